@@ -200,8 +200,18 @@ class Table(ClusteredTable):
     # -- changing what it is --------------------------------------------------------------------------------------
 
     def set_cluster_key(self, terms: str | Sequence[str]) -> WriteOutcome:
-        """Cluster by other terms from now on. Nothing is rewritten; blocks in another order count as unclustered."""
-        return self._change("alter", lambda head: alter.set_key(head, terms))
+        """Cluster by other terms from now on. Nothing is rewritten; blocks in another order count as unclustered.
+
+        Args:
+            terms: as for `tblctl.create`; or "same", which makes new boundaries for a zorder or hilbert key from the
+                rows of now.
+
+        Raises:
+            InvalidKeyError: the terms are not valid; or a curve has no rows to take its boundaries from.
+        """
+        native = self._live()
+        started = native.env.elapsed()
+        return _write_outcome("alter", native.env, started, native.set_key(terms), "")
 
     def drop_cluster_key(self) -> WriteOutcome:
         """Remove the cluster key: later writes are not clustered."""

@@ -28,6 +28,7 @@ def create(
     schema: pa.Schema | str,
     *,
     cluster_by: str | Sequence[str] = (),
+    sample: Any = None,
     options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
@@ -36,7 +37,10 @@ def create(
     Args:
         location: a path or an fsspec URL; nothing may be there.
         schema: a pyarrow schema, or text such as "a: int64 not null, b: string".
-        cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first".
+        cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first"; or a curve
+            through 2 to 4 columns: "hilbert(ts, customer)", "zorder(ts, customer, country)".
+        sample: rows like those to come, as `Table.append` takes them, though not a Spark DataFrame. A curve takes its
+            boundaries from them; other keys need none. They are not appended.
         options: see `tblctl.OPTION_DOCS`.
         storage_options: options of the fsspec filesystem, such as `key`, `secret`, `endpoint_url`.
 
@@ -47,11 +51,16 @@ def create(
     refuse_iceberg(location, "create")
     columns = parse_schema(schema) if isinstance(schema, str) else schema
     native = NativeTable(Storage(location, storage_options), SYSTEM)
+    rows = None
+    if sample is not None:
+        from tblctl.tableformat.native.write.input_rows import open_source
+
+        rows = open_source(sample, lambda url: Storage(url, storage_options))
     if POLICY in (options or {}):
         from tblctl.policies import require_policy_of
 
         require_policy_of(options or {})
-    native.create(columns, cluster_by, options or {})
+    native.create(columns, cluster_by, options or {}, rows)
     return Table(native)
 
 

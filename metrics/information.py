@@ -122,6 +122,7 @@ class ClusteringInfo(ClusteringFigures):
         worst: the deepest ranges of keys where blocks overlap; at most the number asked for.
         inexact_block_count: measured blocks whose bounds may be wider than their keys: text that was truncated, floats
             of which nobody counted the NaN. They may overlap less than the figures say.
+        outside: for a curve: by column, which share of the rows is in blocks that lie beyond its boundaries altogether.
         boxes: how well blocks separate the columns, if they are ordered by several alike (`zorder`, `hilbert`).
     """
 
@@ -129,6 +130,7 @@ class ClusteringInfo(ClusteringFigures):
     levels: tuple[tuple[int, ClusteringFigures], ...]
     worst: tuple[DeepRange, ...] = ()
     inexact_block_count: int = 0
+    outside: tuple[tuple[str, float], ...] = ()
     boxes: BoxFigures | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,6 +146,7 @@ class ClusteringInfo(ClusteringFigures):
             **totals,
             "worst": worst,
             "inexact_block_count": self.inexact_block_count,
+            **({"outside": dict(self.outside)} if self.outside else {}),
             **({} if self.boxes is None else {"boxes": self.boxes.to_dict()}),
         }
 

@@ -174,8 +174,10 @@ class Version(Protocol):
     def sort_by(self, terms: str) -> Sort:
         """Return the sort by some terms: the live one, or else a new one, which a plan may bring.
 
+        A new curve needs boundaries: some rows are read.
+
         Raises:
-            InvalidKeyError: the terms are not valid.
+            InvalidKeyError: the terms are not valid; or they are a curve, and there are no rows.
         """
 
     def may_add(self, sort: Sort) -> bool:

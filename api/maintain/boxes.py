@@ -19,9 +19,6 @@ from tblctl.tableformat.port import Listing, Version
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
-BOX_KINDS = frozenset({"zorder", "hilbert"})
-"""Kinds of sorts that order rows by several columns alike. Depth on their curve says little about what queries read."""
-
 _ANY_ID = 1
 """The id of sorts that exist for measuring only."""
 

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tblctl.maintain.boxes import BOX_KINDS, boxes_of
+import numpy as np
+
+from tblctl.maintain.boxes import boxes_of
 from tblctl.maintain.view import View
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
-from tblctl.tableformat.keys.kinds import key_maker
-from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.keys.curve_keys import CurveKeys
+from tblctl.tableformat.keys.kinds import key_leaves, key_maker
+from tblctl.tableformat.model.cluster_key import Sort, parse_key
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.port import Version
 
@@ -71,17 +74,29 @@ def _info(
     clustered: bool,
     worst: int = 0,
 ) -> ClusteringInfo:
-    found = View.of(version, sort, condition, clustered=clustered).info(worst)
+    view = View.of(version, sort, condition, clustered=clustered)
+    found = replace(view.info(worst), outside=_outside(version, view))
     return with_boxes(found, version, sort, condition)
 
 
 def with_boxes(
     found: ClusteringInfo, version: Version, sort: Sort, condition: BooleanExpression | None
 ) -> ClusteringInfo:
-    """Return the figures of a version's blocks by `sort` with those of boxes, if its kind has any."""
-    if sort.kind not in BOX_KINDS:
+    """Return the figures of a version's blocks by `sort`; of a curve, with those of boxes."""
+    if not sort.is_curve:
         return found
     return replace(found, boxes=boxes_of(version, key_maker(sort).column_ids, condition))
+
+
+def _outside(version: Version, view: View) -> tuple[tuple[str, float], ...]:
+    """Return for each column of a curve the share of the rows that lie beyond its boundaries; see `ClusteringInfo`."""
+    maker = key_maker(view.sort)
+    if not isinstance(maker, CurveKeys):
+        return ()
+    found = maker.outside(version.statistics(key_leaves(view.sort, version.schema)), version.schema)
+    rows, matched = view.listing.stored_rows, view.listing.matched
+    rows = rows if matched is None else np.where(matched, rows, 0)
+    return tuple((name, float(rows[blocks].sum() / max(rows.sum(), 1))) for name, blocks in found.items())
 
 
 def measure_versions(
@@ -127,10 +142,13 @@ def sort_to_measure(version: Version, columns: str | Sequence[str] | None) -> So
     """Return the sort that `columns` define, or for None the version's own.
 
     Raises:
-        InvalidKeyError: no `columns`, and the table has no cluster key.
+        InvalidKeyError: no `columns`, and the table has no cluster key; or they are a curve, and there are no rows.
     """
     if columns is not None:
-        return Sort(id=_ANY_ID, terms=parse_terms(columns, version.schema))
+        key = parse_key(columns, version.schema)
+        if key.is_curve:  # its boundaries come from rows, and are kept in memory only
+            return version.sort_by(", ".join(key.texts(version.schema)))
+        return Sort(id=_ANY_ID, terms=key.terms)
     if version.sort is None:
         msg = (
             f"{version.location} has no cluster key to measure by; name columns (`--columns a,b`), or "

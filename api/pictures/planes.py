@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tblctl.maintain.boxes import BOX_KINDS, BoxListing, box_listing
+from tblctl.maintain.boxes import BoxListing, box_listing
 from tblctl.maintain.measure import ConditionFor
 from tblctl.metrics.intervals import Integers
 from tblctl.tableformat.keys.kinds import key_maker
@@ -58,9 +58,9 @@ class Plane:
 
 
 def planes_of(versions: Sequence[Version], sort: Sort, condition: ConditionFor) -> tuple[Plane, ...]:
-    """Return a plane for each version; none if the sort has no boxes, or not of two columns."""
+    """Return a plane for each version; none if the sort is no curve, or not of two columns."""
     ids = key_maker(sort).column_ids
-    if sort.kind not in BOX_KINDS or len(ids) != _PLANE_COLUMNS:
+    if not sort.is_curve or len(ids) != _PLANE_COLUMNS:
         return ()
     listings = [box_listing(version, ids, condition(version.schema)) for version in versions]
     most = MOST_BOXES // len(versions)

@@ -35,7 +35,8 @@ SETTINGS_WIDTH = 100  # of the settings' help: as wide as the examples
     metavar="TERMS",
     default="",
     help="The cluster key: columns, or year|month|day|hour(c), truncate(n, c), bucket(n, c), each with [asc|desc] "
-    "[nulls first|last].",
+    "[nulls first|last]; or alone zorder(c, c, ..) or hilbert(c, c, ..) of 2 to 4 columns, whose boundaries come from "
+    "the rows of --like.",
 )
 @params.SETTINGS
 def create(
@@ -58,6 +59,7 @@ def create(
         location,
         tblctl.read_schema(like, storage_options=storage_options) if like is not None else schema,
         cluster_by=cluster_by or (),
+        sample=like,
         options=settings,
         storage_options=storage_options,
     )
@@ -88,12 +90,18 @@ def settings_help() -> str:
     "alter",
     example="""
     tblctl alter /data/lineitem --cluster-by "l_orderkey"
+    tblctl alter /data/lineitem --cluster-by "hilbert(l_shipdate, l_partkey)"
     tblctl alter /data/lineitem --add-column "note: string"
     tblctl alter /data/lineitem --set block_rows=500000 --set compression_level=3""",
     json_shape=OUTCOME_JSON,
 )
 @params.NATIVE_LOCATION
-@click.option("--cluster-by", metavar="TERMS", help="Set the cluster key, see `tblctl create --help`.")
+@click.option(
+    "--cluster-by",
+    metavar="TERMS",
+    help="Set the cluster key, see `tblctl create --help`; `same` makes new boundaries for a zorder or hilbert key "
+    "from the rows of now.",
+)
 @click.option("--drop-cluster-by", is_flag=True, help="Remove the cluster key.")
 @click.option("--add-column", metavar="NAME:TYPE", help="Add a column. Existing rows have NULL in it.")
 @click.option("--rename-column", metavar="OLD=NEW", help="Rename a column.")

@@ -10,6 +10,7 @@ from tblctl.cli.show import page, render
 
 BAR_WIDTH = 40
 LEAST_KEY_WIDTH = 12
+MUCH_OUTSIDE = 0.05  # of the rows: with less, the outer ranges are hardly larger than others
 BESIDE_KEYS = 52  # columns that a table of ranges needs beside the two keys
 
 INFO_JSON = """
@@ -19,6 +20,7 @@ depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}
 inexact_block_count (their bounds may be wider than their keys),
 worst [{min [value], max [value], depth, blocks, rows, bytes}] (the deepest ranges of keys); averages and
 percentiles are null if there are blocks, but none in the order of the key; of a zorder or hilbert key also
+outside {column: share of the rows in blocks that lie beyond the boundaries of the curve} and
 boxes {columns, total_block_count, unknown_block_count, depth {mean, p99, max, sampled, standard_error} (the
 last two null if all blocks are counted), selectivity, reads [{columns, share, best}]} (the shares of the
 blocks that ranges on these columns read, now and at best)"""
@@ -70,12 +72,23 @@ def put_headline(found: tblctl.ClusteringInfo, advice: str = "") -> None:
     )
     for note in doubts(found.unknown_block_count, found.inexact_block_count, advice):
         page.put((note, page.RULE))
+    for note in drift(found.outside):
+        page.put((note, page.RULE))
     if found.unclustered_block_count:
         unclustered = render.count(found.unclustered_block_count, "block")
         note = (
             f"({unclustered} not in the order of the key: no depth counts them until a recluster sorts them)"
         )
         page.put((note, page.RULE))
+
+
+def drift(outside: Sequence[tuple[str, float]]) -> list[str]:
+    """Return a note on the columns of a curve that have many rows beyond its boundaries."""
+    parts = [f"{share:.0%} in {render.printable(name)}" for name, share in outside if share >= MUCH_OUTSIDE]
+    if not parts:
+        return []
+    what = f"rows beyond the boundaries of the curve: {', '.join(parts)}"
+    return [f"({what}; there they are not told apart. New boundaries: `tblctl alter LOC --cluster-by same`)"]
 
 
 def doubts(unknown: int, inexact: int, advice: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Sort kinds: how keys are made from rows. One file for each kind. Everything that depends on a kind uses `KeyMaker`.
 
 A key is a tuple of values, one for each *key column*. Key columns compare left to right, each in its own direction
-(`order.py`). A linear sort has a key column for each of its terms; other kinds may have fewer, or more.
+(`order.py`). A linear sort has a key column for each of its terms; a curve has one, whatever its columns.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from tblctl.tableformat.keys.curve_keys import CurveKeys
 from tblctl.tableformat.keys.linear import LinearKeys
 from tblctl.tableformat.keys.listed import ListedKeys
 from tblctl.tableformat.model.cluster_key import LISTED, Sort
+from tblctl.tableformat.model.curve import HILBERT, ZORDER
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import ColumnStatistics
 
@@ -108,13 +110,18 @@ class KeyMaker(Protocol):
         """Return the leading key columns that are plain columns of the table, for other readers."""
 
     def texts(self, schema: Schema) -> tuple[str, ...]:
-        """Return a text for each term, for people and, if the kind has a syntax, for `parse_terms`."""
+        """Return a text for each term, for people and, if the kind has a syntax, for `parse_key`."""
 
     def widening_problem(self, before: Leaf, after: Leaf) -> str | None:
         """Return why blocks would leave the order if a column became a wider type; None if they would not."""
 
 
-KINDS: dict[str, Callable[[Sort], KeyMaker]] = {"linear": LinearKeys, LISTED: ListedKeys}
+KINDS: dict[str, Callable[[Sort], KeyMaker]] = {
+    "linear": LinearKeys,
+    ZORDER: CurveKeys,
+    HILBERT: CurveKeys,
+    LISTED: ListedKeys,
+}
 """Key makers by kind. Sorts of other kinds are not read: their blocks have no known order."""
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Order:
+class Ascending:
+    """How a key column compares that is made for a sort: the least number comes first, and none is null."""
+
     descending: bool = False
     nulls_first: bool = False
 
@@ -37,7 +39,7 @@ class ListedKeys:
         del sort  # there is one only
 
     column_ids: tuple[int, ...] = ()
-    orders: Sequence[_Order] = (_Order(),)
+    orders: Sequence[Ascending] = (Ascending(),)
 
     def types(self, schema: Schema) -> list[pa.DataType | None]:
         """Return the type of the zeros."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.keys.kinds import KeyOrder, key_maker
+from tblctl.tableformat.keys.numbers import ordered_floats
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.schema.schema import Schema
 
@@ -196,18 +197,7 @@ def _ordered(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return floats as integers of the same order (so NaN is greatest in either direction), others as they are."""
     if not pa.types.is_floating(column.type):
         return column
-    return pa.chunked_array([_ordered_floats(chunk) for chunk in column.chunks] or [pa.array([], pa.int64())])
-
-
-def _ordered_floats(values: pa.Array) -> pa.Array:
-    numbers = (
-        values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-    )  # -0.0 + 0.0 is 0.0
-    numbers = np.where(np.isnan(numbers), np.nan, numbers)  # one NaN, the positive quiet one, above infinity
-    bits = numbers.view(np.int64)
-    integers = bits ^ ((bits >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF))
-    mask = None if values.null_count == 0 else values.is_null().to_numpy(zero_copy_only=False)
-    return pa.array(integers, pa.int64(), mask=mask)
+    return pa.chunked_array([ordered_floats(chunk) for chunk in column.chunks] or [pa.array([], pa.int64())])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ by PyIceberg. Importing it costs 0.3 s, so it is imported only where values are 
 Iceberg's specification for zones, coarse units, and overflow at the ends of a type. There the input is first converted
 to a form that they handle correctly, see `_transform_input`.
 
-Texts, in which words ignore case: `l_shipdate, year(ts) desc nulls first, truncate(4, s), bucket(16, "odd name")`.
+Texts, in which words ignore case: `l_shipdate, year(ts) desc nulls first, truncate(4, s), bucket(16, "odd name")`, or
+a curve through 2 to 4 columns, alone: `zorder(ts, customer)`, `hilbert(ts, customer, "odd name")`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,14 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tblctl.tableformat.errors import InvalidKeyError, UnknownColumnError
+from tblctl.tableformat.model.curve import (
+    CURVES,
+    LEAST_COLUMNS,
+    MOST_COLUMNS,
+    curve_text,
+    frozen,
+    ranges_of,
+)
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.text_scanner import TextScanner, quote_name
 from tblctl.tableformat.model.schema.types import (
@@ -33,9 +42,12 @@ from tblctl.tableformat.model.schema.types import (
 __all__ = [
     "AS_LISTED",
     "NO_SORT",
+    "Key",
     "Sort",
     "Term",
+    "curve_key_text",
     "monotonic",
+    "parse_key",
     "parse_terms",
     "term_to_text",
     "term_type",
@@ -102,7 +114,7 @@ class Sort:
     `AS_LISTED` alone has no terms, and is in no table.
 
     Raises:
-        ValueError: at construction: there are no terms, or the id is not positive.
+        ValueError: at construction: there are no terms, the id is not positive, or a curve lacks what it needs.
     """
 
     id: int
@@ -116,6 +128,28 @@ class Sort:
                 raise ValueError(f"sort {self.id}: kind {LISTED!r} has id 0, and nothing else")
         elif self.id < 1 or not self.terms:
             raise ValueError(f"sort {self.id}: expected an id from 1 and at least one term")
+        elif self.kind in CURVES:
+            self._check_curve()
+
+    def _check_curve(self) -> None:
+        problem = None
+        if any(term != Term(column_id=term.column_id) for term in self.terms):
+            problem = "a curve takes columns as they are"
+        elif len({term.column_id for term in self.terms}) < len(self.terms):
+            problem = "a column is named twice"
+        try:
+            count = len(ranges_of(self.parameters).boundaries)
+        except ValueError as error:
+            raise ValueError(f"sort {self.id}: {error}") from error
+        if count != len(self.terms):
+            problem = f"boundaries of {count} columns for {len(self.terms)}"
+        if problem:
+            raise ValueError(f"sort {self.id}: {problem}")
+
+    @property
+    def is_curve(self) -> bool:
+        """Whether rows lie along a curve through ranges of several columns."""
+        return self.kind in CURVES
 
     @property
     def is_order(self) -> bool:
@@ -155,13 +189,84 @@ class Sort:
             id=id_,
             kind=kind,
             terms=tuple(_term_from_json(term, f"sort {id_}.terms[{i}]") for i, term in enumerate(terms)),
-            parameters=tuple(parameters.items()),
+            parameters=tuple((name, frozen(item)) for name, item in parameters.items()),
         )
 
 
 AS_LISTED = Sort(id=0, kind=LISTED, terms=())
 """Rows stay as they come: those of the first block, those of the second, .. What is written is in no order. It takes
 the place of the cluster key where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """What the text of a cluster key says: all of a sort but its id and parameters."""
+
+    kind: str = "linear"
+    terms: tuple[Term, ...]
+
+    @property
+    def is_curve(self) -> bool:
+        """Whether it is a curve, whose sort has boundaries among its parameters."""
+        return self.kind in CURVES
+
+    def is_of(self, sort: Sort) -> bool:
+        """Return whether the sort has this kind and these terms, whatever its boundaries."""
+        return (self.kind, self.terms) == (sort.kind, sort.terms)
+
+    def texts(self, schema: Schema) -> tuple[str, ...]:
+        """Return a text for each term, or one for a curve."""
+        if self.is_curve:
+            return (curve_key_text(self.kind, self.terms, schema),)
+        return tuple(term_to_text(term, schema) for term in self.terms)
+
+
+def parse_key(texts: str | Sequence[str], schema: Schema) -> Key:
+    """Parse a cluster key: a curve, or terms as `parse_terms` takes them.
+
+    Raises:
+        InvalidKeyError: as for `parse_terms`; a curve of one column or of more than four, with a column twice, with
+            anything but columns in it, or with anything beside it.
+    """
+    given = (texts,) if isinstance(texts, str) else tuple(texts)
+    scanners = [TextScanner(text, InvalidKeyError) for text in given]
+    kind = _take_curve(scanners[0]) if scanners else None
+    if kind is None:
+        return Key(terms=parse_terms(given, schema))
+    scanner, terms = scanners[0], []
+    while True:
+        terms.append(_parse_curve_column(scanner, schema, terms))
+        if not scanner.take(","):
+            break
+    if not scanner.at(")"):
+        raise scanner.error("a curve takes plain columns, without directions; expected , or )")
+    if not LEAST_COLUMNS <= len(terms) <= MOST_COLUMNS:
+        raise scanner.error(f"{kind} takes {LEAST_COLUMNS} to {MOST_COLUMNS} columns, not {len(terms)}", 0)
+    scanner.take(")")
+    if not scanner.at_end() or len(given) > 1:
+        raise scanner.error(f"{kind}(...) is a whole cluster key; expected nothing beside it")
+    return Key(kind=kind, terms=tuple(terms))
+
+
+def _take_curve(scanner: TextScanner) -> str | None:
+    """Step over `zorder(` or `hilbert(`. A column may have such a name too."""
+    start = scanner.offset
+    word = scanner.bare_name()
+    if word is not None and word.lower() in CURVES and scanner.take("("):
+        return word.lower()
+    scanner.offset = start
+    return None
+
+
+def _parse_curve_column(scanner: TextScanner, schema: Schema, before: Sequence[Term]) -> Term:
+    start = scanner.offset
+    name = _rest_of_name(scanner, scanner.name())
+    if scanner.at("("):
+        raise scanner.error("a curve takes plain columns, without transforms", start)
+    term = Term(column_id=_column(scanner, name, "identity", schema, start).id)
+    if term in before:
+        raise scanner.error(f"column {_describe(term, schema)} is given twice", start)
+    return term
 
 
 def parse_terms(texts: str | Sequence[str], schema: Schema) -> tuple[Term, ...]:
@@ -184,6 +289,15 @@ def parse_terms(texts: str | Sequence[str], schema: Schema) -> tuple[Term, ...]:
                 break
         scanner.end()
     return tuple(terms)
+
+
+def curve_key_text(kind: str, terms: Sequence[Term], schema: Schema) -> str:
+    """Return the text that `parse_key` reads back to the same curve.
+
+    Raises:
+        InvalidKeyError: the schema lacks a column of it.
+    """
+    return curve_text(kind, [_describe(term, schema) for term in terms])
 
 
 def term_to_text(term: Term, schema: Schema) -> str:
@@ -369,6 +483,13 @@ def _parse_term(scanner: TextScanner, schema: Schema) -> Term:
         nulls_first = scanner.word("first")
         if not nulls_first and not scanner.word("last"):
             raise scanner.error("expected first or last after nulls")
+    leaf = _column(scanner, name, function, schema, start)
+    transform = function if width is None else f"{function}[{width}]"
+    return Term(column_id=leaf.id, transform=transform, descending=descending, nulls_first=nulls_first)
+
+
+def _column(scanner: TextScanner, name: str, function: str, schema: Schema, start: int) -> Leaf:
+    """Return the column of a name, which `function` can be taken of."""
     try:
         leaf = schema.leaf(name)
     except UnknownColumnError as cause:
@@ -376,8 +497,7 @@ def _parse_term(scanner: TextScanner, schema: Schema) -> Term:
     problem = _problem(function, leaf)
     if problem:
         raise scanner.error(problem, start)
-    transform = function if width is None else f"{function}[{width}]"
-    return Term(column_id=leaf.id, transform=transform, descending=descending, nulls_first=nulls_first)
+    return leaf
 
 
 def _parse_column(scanner: TextScanner) -> tuple[str, int | None, str]:
@@ -388,6 +508,9 @@ def _parse_column(scanner: TextScanner) -> tuple[str, int | None, str]:
     if quoted or not scanner.take("("):
         return "identity", None, _rest_of_name(scanner, first)
     function = first.lower()
+    if function in CURVES:
+        problem = f"{function}(...) is a whole cluster key, and only of tables in tblctl's own format"
+        raise scanner.error(f"{problem}; here columns and transforms of columns can stand", start)
     if function not in (*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS, "identity"):
         known = ", ".join((*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS))
         raise scanner.error(f"{first!r} is not a transform, expected one of {known}", start)

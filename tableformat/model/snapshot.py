@@ -112,7 +112,7 @@ class Snapshot:
             the snapshot is among `clock_resets`.
         schema_id: the key in `schemas` of the table's current schema.
         schemas: every schema that the table had; blocks name the one they were written with.
-        sorts: every definition of a cluster key that the table had, by id.
+        sorts: every definition of a cluster key that the table had, by id; of curves only those that are live.
         cluster_key_id: the current one; None when the table has no cluster key.
         live_beside: ids of the sorts that are live beside the current one, ascending: blocks in their order are as good
             as clustered. A new cluster key ends them; a commit under way when one ends does not bring it back.
@@ -127,6 +127,7 @@ class Snapshot:
         horizon_us: gc may have deleted objects written before this that no retained snapshot named; microseconds since
             1970-01-01 UTC by the storage's clock. Never decreases; 0 until gc deleted something.
         clock_resets: ascending sequences of the snapshots that corrected a clock that was ahead.
+        last_sort_id: at least the ids of the curves that left `sorts`; 0 if none did.
         writes_since_recluster: how many commits wrote rows since the last recluster; 0 where `recluster.mode` does not
             need to know.
     """
@@ -150,6 +151,7 @@ class Snapshot:
     clock_resets: tuple[int, ...] = ()
     live_beside: tuple[int, ...] = ()
     writes_since_recluster: int = 0
+    last_sort_id: int = 0
 
     def __post_init__(self) -> None:
         if self.schema_id not in self.schemas:
@@ -178,6 +180,27 @@ class Snapshot:
         """The current sort and the other live sorts, by id."""
         current = () if self.cluster_key_id is None else (self.cluster_key_id,)
         return {sort_id: self.sorts[sort_id] for sort_id in (*current, *self.live_beside)}
+
+    @property
+    def next_sort_id(self) -> int:
+        """An id that no sort of the table ever had."""
+        return max(self.last_sort_id, *self.sorts, 0) + 1
+
+    @property
+    def has_curves(self) -> bool:
+        """Whether a sort is a curve, or one was and left."""
+        return self.last_sort_id > 0 or any(sort.is_curve for sort in self.sorts.values())
+
+    def without_ended_curves(self) -> Snapshot:
+        """Return the snapshot without curves that are not live: their boundaries are large.
+
+        Blocks in their order are then in no known one. Their ids stay taken.
+        """
+        live = self.live_sorts
+        sorts = {key: sort for key, sort in self.sorts.items() if not sort.is_curve or key in live}
+        if len(sorts) == len(self.sorts):
+            return self
+        return dataclasses.replace(self, sorts=sorts, last_sort_id=self.next_sort_id - 1)
 
     @cached_property
     def column_ids(self) -> Mapping[int, frozenset[int]]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.model.block import Block
-from tblctl.tableformat.model.cluster_key import NO_SORT, Sort, parse_terms
+from tblctl.tableformat.model.cluster_key import NO_SORT, Key, Sort, parse_key
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.runs import run_numbers, runs_of_some
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
@@ -103,13 +102,29 @@ class NativeVersion:
     @property
     def next_sort_id(self) -> int:
         """An id that no sort of the table ever had."""
-        return max(self.snapshot.sorts, default=0) + 1
+        return self.snapshot.next_sort_id
 
     def sort_by(self, terms: str) -> Sort:
-        """Return the live sort by some terms, or else a new one."""
-        wanted = Sort(id=self.next_sort_id, terms=parse_terms(terms, self.schema))
-        alike = (sort for sort in self.sorts.values() if replace(sort, id=wanted.id) == wanted)
-        return next(alike, wanted)
+        """Return the live sort by some terms, or else a new one. For a new curve rows are read."""
+        key = parse_key(terms, self.schema)
+        alike = (sort for sort in self.sorts.values() if key.is_of(sort))
+        return next(alike, None) or self._new_sort(key)
+
+    @once
+    def _new_sorts(self) -> dict[Key, Sort]:
+        return {}
+
+    def _new_sort(self, key: Key) -> Sort:
+        """Return a sort that the table does not have yet, the same one each time."""
+        made = self._new_sorts
+        if key not in made:
+            parameters: tuple[tuple[str, Any], ...] = ()
+            if key.is_curve:
+                from tblctl.tableformat.native.read.key_sample import ranges_of_table
+
+                parameters = ranges_of_table(self._storage, self.snapshot, key.terms).to_parameters()
+            made[key] = Sort(id=self.next_sort_id, kind=key.kind, terms=key.terms, parameters=parameters)
+        return made[key]
 
     def may_add(self, sort: Sort) -> bool:
         """Return whether the table never had a sort of that id."""

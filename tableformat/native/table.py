@@ -21,7 +21,8 @@ from tblctl.tableformat.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from tblctl.tableformat.model.cluster_key import Sort, parse_terms
+from tblctl.tableformat.model.cluster_key import Sort, Term, parse_key
+from tblctl.tableformat.model.curve import Ranges
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Batch, Snapshot, Summary, Tombstone
@@ -71,17 +72,21 @@ class NativeTable:
         return self._known
 
     def create(
-        self, schema: pa.Schema, cluster_by: str | Sequence[str], options: Mapping[str, Any]
+        self,
+        schema: pa.Schema,
+        cluster_by: str | Sequence[str],
+        options: Mapping[str, Any],
+        sample: InputRows | None = None,
     ) -> Snapshot:
-        """Create the table, empty.
+        """Create the table, empty. A curve takes its boundaries from `sample`.
 
         Raises:
             TableExistsError: the location holds a table, or anything else.
+            InvalidKeyError: the key is not valid, or a curve without a sample.
         """
         columns = Schema.create(schema)
-        terms = parse_terms(cluster_by, columns) if cluster_by else ()
-        sorts = {1: Sort(id=1, terms=terms)} if terms else {}
         self._check_free()
+        sorts = {1: _first_sort(cluster_by, columns, sample)} if cluster_by else {}
         snapshot = Snapshot(
             sequence=1,
             commit_id=self.env.new_id(),
@@ -90,7 +95,7 @@ class NativeTable:
             schema_id=1,
             schemas={1: columns},
             sorts=sorts,
-            cluster_key_id=1 if terms else None,
+            cluster_key_id=1 if sorts else None,
             options=TableOptions.from_mapping(options),
             segments=(),
             tags={},
@@ -202,6 +207,15 @@ class NativeTable:
         self._known = published.snapshot
         return published
 
+    def set_key(self, terms: str | Sequence[str]) -> Published:
+        """Commit another cluster key. A new curve gets its boundaries from the rows of now."""
+        return self.change(lambda head: alter.set_key(head, terms, self._made_ranges))
+
+    def _made_ranges(self, head: Snapshot, terms: tuple[Term, ...]) -> Ranges:
+        from tblctl.tableformat.native.read.key_sample import ranges_of_table
+
+        return ranges_of_table(self.storage, head, terms)
+
     def roll_back(self, sequence: int) -> Published:
         """Restore the table as of the snapshot `sequence`."""
 
@@ -270,6 +284,26 @@ class NativeTable:
         return check_table(
             self.storage, self.head(), deep=deep, now_seconds=self.env.now(), progress=progress
         )
+
+
+def _first_sort(cluster_by: str | Sequence[str], schema: Schema, sample: InputRows | None) -> Sort:
+    """Return the sort of a new table's key."""
+    key = parse_key(cluster_by, schema)
+    if not key.is_curve:
+        return Sort(id=1, terms=key.terms)
+    from tblctl.tableformat.native.read.key_sample import no_rows, ranges_of_rows
+
+    leaves = [schema.leaf_by_id(term.column_id) for term in key.terms]
+    found = [leaf for leaf in leaves if leaf is not None]
+    if sample is None:
+        raise no_rows(found, "a new table has none")
+    names = list(dict.fromkeys(leaf.path[0] for leaf in found))
+    missing = [name for name in names if name not in sample.schema.names]
+    if missing:
+        msg = f"{sample.name} has no column {', '.join(missing)} to take the boundaries of the curve from"
+        raise InvalidDataError(msg)
+    ranges = ranges_of_rows(sample.sample(names), schema, key.terms, sample.name)
+    return Sort(id=1, kind=key.kind, terms=key.terms, parameters=ranges.to_parameters())
 
 
 def _once_a_schema(condition: Condition) -> Condition:

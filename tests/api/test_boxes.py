@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import tblctl
 from tblctl.conditions import resolved
-from tblctl.maintain import measure
 from tblctl.maintain.boxes import boxes_of
 from tblctl.metrics.boxes import BoxFigures
-from tblctl.tableformat.keys.kinds import KINDS
-from tblctl.tableformat.keys.linear import LinearKeys
-
-Key = Callable[[str], None]
 
 
 def boxes(table: tblctl.Table, *columns: str, where: str | None = None) -> BoxFigures:
@@ -37,18 +31,6 @@ def tiles(memory_url: str) -> tblctl.Table:
     for x, y in itertools.product((0, 10, 20), repeat=2):
         table.append(pa.table({"a": [x, x + 9], "b": [y + 9, y], "c": [5, 7]}))
     return table
-
-
-@pytest.fixture
-def curve(monkeypatch: pytest.MonkeyPatch) -> Key:
-    """Return what makes all keys count as keys of a kind."""
-
-    def counted_as(kind: str) -> None:
-        found = measure.sort_to_measure
-        monkeypatch.setitem(KINDS, kind, LinearKeys)
-        monkeypatch.setattr(measure, "sort_to_measure", lambda *words: replace(found(*words), kind=kind))
-
-    return counted_as
 
 
 def test_tiles_have_the_depth_1_and_read_what_a_grid_reads(tiles: tblctl.Table) -> None:
@@ -127,12 +109,32 @@ def test_an_empty_table_has_zeros(memory_url: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zorder", "hilbert"])
-def test_info_of_a_curve_has_the_boxes_of_its_columns(tiles: tblctl.Table, curve: Key, kind: str) -> None:
-    curve(kind)
-    found = tiles.info(columns="a, b")
+def test_info_of_a_curve_has_the_boxes_of_its_columns(tiles: tblctl.Table, kind: str) -> None:
+    found = tiles.info(columns=f"{kind}(a, b)")
     assert found.boxes == boxes(tiles, "a", "b")
     assert found.to_dict()["boxes"] == found.boxes.to_dict()
-    assert tiles.info(columns="a, c", where="a < 10").boxes == boxes(tiles, "a", "c", where="a < 10")
+    some = tiles.info(columns=f"{kind}(a, c, b)", where="a < 10")
+    assert some.boxes == boxes(tiles, "a", "c", "b", where="a < 10")
+
+
+def test_a_table_along_a_curve_has_boxes_and_they_are_better_than_before(memory_url: str) -> None:
+    rng = np.random.default_rng(7)
+    rows = pa.table({"a": rng.integers(0, 10**6, 6400), "b": rng.integers(0, 10**6, 6400)})
+    table = tblctl.create(memory_url, rows.schema, options={"block_rows": 100})
+    for begin in range(0, 6400, 100):
+        table.append(rows.slice(begin, 100))
+    table.set_cluster_key("hilbert(a, b)")
+    before = table.info()
+    assert (before.average_depth, before.unclustered_block_count) == (None, 64)
+    assert before.boxes is not None
+    table.recluster(options={"include_unclustered": True}, final=True)
+    after = table.info().boxes
+    assert after is not None
+    assert (after.columns, after.total_block_count) == (("a", "b"), 64)
+    assert before.boxes.depth.mean > 10
+    assert after.depth.mean < 2
+    assert [read.share for read in before.boxes.reads] > [0.9, 0.9, 0.8]
+    assert [read.share / read.best for read in after.reads] < [1.4, 1.4, 1.8]
 
 
 def test_info_of_other_keys_has_no_boxes(tiles: tblctl.Table) -> None:
@@ -141,10 +143,9 @@ def test_info_of_other_keys_has_no_boxes(tiles: tblctl.Table) -> None:
     assert "boxes" not in found.to_dict()
 
 
-def test_versions_are_compared_by_their_boxes(tiles: tblctl.Table, curve: Key) -> None:
+def test_versions_are_compared_by_their_boxes(tiles: tblctl.Table) -> None:
     tiles.append(pa.table({"a": [0, 29], "b": [0, 29], "c": [0, 0]}))
-    curve("hilbert")
-    before, after = tiles.compare(2, 11, columns="a, b")
+    before, after = tiles.compare(2, 11, columns="hilbert(a, b)")
     assert before.info.boxes is not None
     assert (before.info.boxes.total_block_count, before.info.boxes.depth.mean) == (1, 1.0)
     assert after.info.boxes == boxes(tiles, "a", "b")

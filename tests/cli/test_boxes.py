@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,23 +13,18 @@ from click.testing import CliRunner
 import tblctl
 from tblctl.cli.main import application
 from tblctl.cli.show.figures import depth_of_boxes, put_boxes
-from tblctl.maintain import measure
 from tblctl.metrics.boxes import BoxDepth, BoxFigures, RangeShare
-from tblctl.tableformat.keys.kinds import KINDS
-from tblctl.tableformat.keys.linear import LinearKeys
 
 
 @pytest.fixture
-def loc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return a table of two by two tiles, and one block around all, whose keys count as those of a curve."""
+def loc(tmp_path: Path) -> str:
+    """Return a table of two by two tiles, and one block around all."""
     path = str(tmp_path / "t")
     table = tblctl.create(path, "ts: int64, customer: int64", cluster_by="ts, customer")
     for x, y in itertools.product((0, 10), repeat=2):
         table.append(pa.table({"ts": [x, x + 9], "customer": [y + 9, y]}))
     table.append(pa.table({"ts": [0, 19], "customer": [0, 19]}))
-    found = measure.sort_to_measure
-    monkeypatch.setitem(KINDS, "hilbert", LinearKeys)
-    monkeypatch.setattr(measure, "sort_to_measure", lambda *words: replace(found(*words), kind="hilbert"))
+    table.set_cluster_key("hilbert(ts, customer)")
     return path
 
 
@@ -66,11 +60,11 @@ def test_json_has_the_boxes(loc: str) -> None:
 
 
 def test_depth_prints_them_too(loc: str) -> None:
-    assert "boxes of ts, customer: depth 1.8000" in run("depth", loc, "ts, customer")
+    assert "boxes of ts, customer: depth 1.8000" in run("depth", loc, "zorder(ts, customer)")
 
 
 def test_versions_side_by_side_show_their_boxes(loc: str) -> None:
-    lines = cells(run("info", loc, "--compare", "5:6"))
+    lines = cells(run("info", loc, "--compare", "5:7"))
     assert ["box", "depth", "1.0000", "1.8000"] in lines
     assert ["box", "depth", "max", "1", "2"] in lines
     assert ["1", "%", "of", "ts", "reads", "51.00", "%", "60.80", "%"] in lines

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import tblctl
-from tblctl.pictures import picture as pictures
 from tblctl.pictures import planes
 from tblctl.pictures.drawing import (
     HEIGHT_INCHES,
@@ -24,8 +23,6 @@ from tblctl.pictures.drawing import (
 )
 from tblctl.pictures.page import picture_page
 from tblctl.pictures.picture import Picture
-from tblctl.tableformat.keys.kinds import KINDS
-from tblctl.tableformat.keys.linear import LinearKeys
 
 from .subjects import picture_of_table
 
@@ -34,19 +31,12 @@ MOST_BYTES = 500_000
 
 
 @pytest.fixture
-def curve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make all keys count as keys on a curve."""
-    found = pictures.shared_sort
-    monkeypatch.setitem(KINDS, "hilbert", LinearKeys)
-    monkeypatch.setattr(pictures, "shared_sort", lambda *words: replace(found(*words), kind="hilbert"))
-
-
-@pytest.fixture
 def tiles(memory_url: str) -> tblctl.Table:
-    """Return a table of four tiles: snapshots 2 to 5 add one each."""
+    """Return a table of four tiles: snapshots 2 to 5 add one each, and snapshot 6 is along a curve."""
     table = tblctl.create(memory_url, "a: int64, b: string", cluster_by="a, b")
     for x, y in itertools.product((0, 10), "km"):
         table.append(pa.table({"a": [x, x + 9], "b": [y, f"{y}z"]}))
+    table.set_cluster_key("hilbert(a, b)")
     return table
 
 
@@ -54,9 +44,8 @@ def texts(picture: Picture) -> list[str | None]:
     return [node.text for node in ET.fromstring(draw_svg(picture)[0]).iter(f"{SVG}text")]
 
 
-@pytest.mark.usefixtures("curve")
 def test_boxes_lie_at_the_ranks_of_their_bounds(tiles: tblctl.Table) -> None:
-    [plane] = picture_of_table(tiles, 5).planes
+    [plane] = picture_of_table(tiles, 6).planes
     assert [ranks.tolist() for ranks in plane.low] == [[0, 0, 2, 2], [0, 2, 0, 2]]
     assert [ranks.tolist() for ranks in plane.high] == [[1, 1, 3, 3], [1, 3, 1, 3]]
     assert [(axis.name, axis.rank_count, axis.least, axis.greatest) for axis in plane.axes] == [
@@ -67,35 +56,31 @@ def test_boxes_lie_at_the_ranks_of_their_bounds(tiles: tblctl.Table) -> None:
     assert corners == [[2, 0], [4, 0], [4, 2], [2, 2]]
 
 
-@pytest.mark.usefixtures("curve")
 def test_two_versions_share_the_axes_of_their_boxes(tiles: tblctl.Table) -> None:
-    before, after = picture_of_table(tiles, 2, 5).planes
+    before, after = picture_of_table(tiles, 2, 6).planes
     assert before.axes == after.axes
     assert (before.high[0].tolist(), before.block_count, after.block_count) == ([1], 1, 4)
 
 
-@pytest.mark.usefixtures("curve")
 def test_a_picture_tells_columns_ends_levels_and_box_depth(tiles: tblctl.Table) -> None:
-    picture = picture_of_table(tiles, 5)
+    picture = picture_of_table(tiles, 6)
     assert {"Boxes", "a, in order", "b, in order", "0", "19", "k", "mz"} <= set(texts(picture))
-    assert "snapshot 5: box depth 1.00 on average and 1 at most" in texts(picture)
+    assert "snapshot 6: box depth 1.00 on average and 1 at most" in texts(picture)
     assert LEVEL_COLORS[0] in draw_svg(picture)[0].decode()
 
 
-@pytest.mark.usefixtures("curve")
 def test_of_many_boxes_some_are_drawn_and_it_says_how_many(
     tiles: tblctl.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planes, "MOST_BOXES", 2)
-    picture = picture_of_table(tiles, 5)
+    picture = picture_of_table(tiles, 6)
     assert (picture.planes[0].level.size, picture.planes[0].block_count) == (2, 4)
     assert "2 of 4 blocks" in texts(picture)
 
 
-@pytest.mark.usefixtures("curve")
 def test_as_many_boxes_as_are_drawn_fit_into_a_small_file(tiles: tblctl.Table) -> None:
     rng = np.random.default_rng(1)
-    picture = picture_of_table(tiles, 4, 5)
+    picture = picture_of_table(tiles, 5, 6)
     half = planes.MOST_BOXES // 2
     low = rng.integers(0, 1000, (2, half))
     high = low + rng.integers(0, 100, (2, half))
@@ -107,27 +92,26 @@ def test_as_many_boxes_as_are_drawn_fit_into_a_small_file(tiles: tblctl.Table) -
     assert max(len(draw_svg(drawn)[0]), len(draw_png(drawn)), len(picture_page(drawn))) <= MOST_BYTES
 
 
-@pytest.mark.usefixtures("curve")
 def test_what_the_page_tells_of_bars_is_where_they_are_drawn(tiles: tblctl.Table) -> None:
     """The picture is longer with boxes, so the bars lie in a smaller share of it."""
-    picture = picture_of_table(tiles, 5)
+    picture = picture_of_table(tiles, 6)
     (_, [long]), (_, [short]) = draw_svg(picture), draw_svg(replace(picture, planes=()))
     share = HEIGHT_INCHES / (HEIGHT_INCHES + PLANES_INCHES)
     assert (long.left, long.right) == pytest.approx((short.left, short.right))
     assert (long.top, long.bottom) == pytest.approx((short.top * share, short.bottom * share))
 
 
-@pytest.mark.usefixtures("curve")
 def test_an_empty_table_has_a_plane_without_boxes(memory_url: str) -> None:
-    table = tblctl.create(memory_url, "a: int64, b: string", cluster_by="a, b")
+    sample = pa.table({"a": [1, 2], "b": ["x", "y"]})
+    table = tblctl.create(memory_url, sample.schema, cluster_by="zorder(a, b)", sample=sample)
     assert "snapshot 1: box depth 0.00 on average and 0 at most" in texts(picture_of_table(table, 1))
 
 
-@pytest.mark.usefixtures("curve")
 def test_keys_of_three_columns_have_no_plane(memory_url: str) -> None:
     table = tblctl.create(memory_url, "a: int64, b: int64, c: int64", cluster_by="a, b, c")
     table.append(pa.table({"a": [1], "b": [1], "c": [1]}))
-    assert picture_of_table(table, 2).planes == ()
+    table.set_cluster_key("hilbert(a, b, c)")
+    assert picture_of_table(table, 3).planes == ()
 
 
 def test_keys_of_one_order_have_no_plane(tiles: tblctl.Table, tmp_path: Path) -> None:

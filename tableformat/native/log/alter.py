@@ -19,7 +19,8 @@ from tblctl.tableformat.errors import (
     SnapshotNotFoundError,
 )
 from tblctl.tableformat.keys.kinds import has_key_columns, key_leaves, key_maker
-from tblctl.tableformat.model.cluster_key import Sort, parse_terms, term_to_text
+from tblctl.tableformat.model.cluster_key import Key, Sort, Term, parse_key
+from tblctl.tableformat.model.curve import Ranges
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.snapshot import (
@@ -59,7 +60,7 @@ def change_schema(head: Snapshot, change: Callable[[Schema], Schema], detail: Ma
         ),
         segments=tuple(_with_bounds_of(segment, old, new) for segment in head.segments),
     )
-    return summarised(changed, "alter", detail)
+    return summarised(changed.without_ended_curves(), "alter", detail)
 
 
 def _check_key(head: Snapshot, old: Schema, new: Schema) -> None:
@@ -118,27 +119,59 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
     )
 
 
-def set_key(head: Snapshot, terms: str | Sequence[str]) -> Snapshot:
+SAME = "same"
+"""In the place of a cluster key: the present curve, with new boundaries."""
+
+MakeRanges = Callable[[Snapshot, tuple[Term, ...]], Ranges]
+"""Makes the boundaries of a curve through columns from the rows of a snapshot."""
+
+
+def set_key(head: Snapshot, terms: str | Sequence[str], make_ranges: MakeRanges) -> Snapshot:
     """Return the head with the cluster key `terms`. A definition that the table had before keeps its id.
 
     It gets a new id if a column of it was ever widened: widening checks only live sorts, and a bucket of a date differs
-    from the bucket of the same moment.
+    from the bucket of the same moment. A live curve keeps its boundaries, unless `terms` are `SAME`; an ended one that
+    is set again gets new ones.
+
+    Raises:
+        InvalidKeyError: the key is not valid; or `SAME`, but the present key is no curve.
     """
-    parsed = parse_terms(terms, head.schema)
-    if not parsed:
+    renews = _is_same(head, terms)
+    key = _present_curve(head) if renews else parse_key(terms, head.schema)
+    if not key.terms:
         msg = "a cluster key needs at least one term; `--drop-cluster-by` removes the key"
         raise InvalidKeyError(msg)
-    same = [
-        sort
-        for sort in head.sorts.values()
-        if sort.kind == "linear"
-        and sort.terms == parsed
-        and (sort.id == head.cluster_key_id or not _was_widened(head, sort))
-    ]
-    sort = same[0] if same else Sort(id=max(head.sorts, default=0) + 1, terms=parsed)
+    same = [sort for sort in head.sorts.values() if not renews and key.is_of(sort) and _is_valid(head, sort)]
+    sort = same[0] if same else _new_sort(head, key, make_ranges)
     sorts = {**head.sorts, sort.id: sort}
     changed = dataclasses.replace(head, sorts=sorts, cluster_key_id=sort.id, live_beside=())
-    return summarised(changed, "alter", {"cluster_by": [term_to_text(term, head.schema) for term in parsed]})
+    detail = {"cluster_by": list(key.texts(head.schema))}
+    return summarised(changed.without_ended_curves(), "alter", detail)
+
+
+def _is_same(head: Snapshot, terms: str | Sequence[str]) -> bool:
+    """Return whether `terms` are `SAME`. A column of that name is meant if the key is no curve."""
+    text = terms if isinstance(terms, str) else terms[0] if len(terms) == 1 else ""
+    is_curve = head.sort is not None and head.sort.is_curve
+    return text.strip().lower() == SAME and (is_curve or text.strip() not in head.schema.names)
+
+
+def _present_curve(head: Snapshot) -> Key:
+    if head.sort is None or not head.sort.is_curve:
+        present = f"is {key_text(head)}" if head.sort else "is not set"
+        msg = f"`{SAME}` makes new boundaries for a zorder or hilbert key, but the cluster key {present}"
+        raise InvalidKeyError(msg)
+    return Key(kind=head.sort.kind, terms=head.sort.terms)
+
+
+def _is_valid(head: Snapshot, sort: Sort) -> bool:
+    """Return whether blocks with the id of a sort are in its order."""
+    return sort.id == head.cluster_key_id or not _was_widened(head, sort)
+
+
+def _new_sort(head: Snapshot, key: Key, make_ranges: MakeRanges) -> Sort:
+    parameters = make_ranges(head, key.terms).to_parameters() if key.is_curve else ()
+    return Sort(id=head.next_sort_id, kind=key.kind, terms=key.terms, parameters=parameters)
 
 
 def _keeps_order(sort: Sort, old: Schema, new: Schema) -> bool:
@@ -178,7 +211,7 @@ def _problem_of_adding(sort: Sort, base: Snapshot, head: Snapshot) -> str | None
         return "a column of it was changed"
     if sort.id in head.live_sorts:
         return None
-    if sort.id in head.sorts:
+    if sort.id < head.next_sort_id:
         return "it has ended"
     return None if head.cluster_key_id == base.cluster_key_id else "the cluster key was altered"
 
@@ -195,9 +228,8 @@ def drop_key(head: Snapshot) -> Snapshot:
     if head.cluster_key_id is None:
         msg = "the table has no cluster key to drop"
         raise InvalidKeyError(msg)
-    return summarised(
-        dataclasses.replace(head, cluster_key_id=None, live_beside=()), "alter", {"cluster_by": []}
-    )
+    changed = dataclasses.replace(head, cluster_key_id=None, live_beside=())
+    return summarised(changed.without_ended_curves(), "alter", {"cluster_by": []})
 
 
 def set_options(head: Snapshot, values: Mapping[str, Any]) -> Snapshot:
@@ -236,13 +268,14 @@ def roll_back(head: Snapshot, target: Snapshot) -> Snapshot:
         head,
         segments=target.segments,
         schema_id=target.schema_id,
+        sorts={**head.sorts, **target.live_sorts},
         cluster_key_id=target.cluster_key_id,
         live_beside=target.live_beside,
         options=target.options,
     )
     before, after = _paths(head), _paths(target)
     return summarised(
-        restored,
+        restored.without_ended_curves(),
         ROLLBACK,
         {
             "to": target.sequence,

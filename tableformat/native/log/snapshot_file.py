@@ -25,7 +25,7 @@ from tblctl.tableformat.native.log.names import checked_segment_path, snapshot_p
 FORMAT_VERSION = 1
 """Version of snapshot, segment and block layout. A reader refuses a higher one."""
 
-WRITER_VERSION = 4
+WRITER_VERSION = 5
 """Version of this writer: what it knows and keeps. A snapshot states the least version it needs (`least_writer`)."""
 
 CHECKSUMS_FROM = 2
@@ -37,6 +37,9 @@ _SORTS_FROM = 3
 _MODES_FROM = 4
 """From this version on, writers know other modes than off and inline, count commits, and keep a table's policy."""
 
+_CURVES_FROM = 5
+"""From this version on, writers know curves, and the ids of sorts that left the snapshot."""
+
 MAX_SEGMENT_BLOCKS = 1_000_000
 """A segment that claims more blocks than this counts as damaged (tblctl writes at most 10,000)."""
 
@@ -46,6 +49,7 @@ MAX_TIMESTAMP_MS = 253_402_300_799_999
 _SNAPSHOT = "snapshot"
 _TOMBSTONE = "tombstone"
 _WRITES = "writes_since_recluster"
+_LAST_SORT = "last_sort_id"
 _T = TypeVar("_T")
 
 
@@ -54,6 +58,8 @@ def least_writer(snapshot: Snapshot) -> int:
     options = snapshot.options
     has_modes = options.recluster_mode not in (OFF, INLINE) or options.recluster_every != 1
     has_modes |= options.recluster_policy is not None
+    if snapshot.has_curves:
+        return max(snapshot.min_writer_version, _CURVES_FROM)
     needed = _MODES_FROM if has_modes else _SORTS_FROM if snapshot.live_beside else CHECKSUMS_FROM
     return max(snapshot.min_writer_version, needed)
 
@@ -79,6 +85,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         document["clock_resets"] = list(snapshot.clock_resets)
     if snapshot.live_beside:
         document["live_sorts"] = list(snapshot.live_beside)
+    if snapshot.last_sort_id:
+        document[_LAST_SORT] = snapshot.last_sort_id
     if snapshot.writes_since_recluster:
         document[_WRITES] = snapshot.writes_since_recluster
     return with_checksum(document)
@@ -279,6 +287,7 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
         clock_resets=tuple(_count({"clock_resets": item}, "clock_resets", least=2) for item in resets),
         live_beside=tuple(sort_id for sort_id in _live_beside(document) if sort_id in known),
         writes_since_recluster=_count({_WRITES: 0, **document}, _WRITES),
+        last_sort_id=_count({_LAST_SORT: 0, **document}, _LAST_SORT),
     )
     _check_snapshot(snapshot)
     return snapshot

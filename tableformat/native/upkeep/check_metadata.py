@@ -137,7 +137,7 @@ def _unknown_ids(name: str, table: pa.Table, version: Snapshot) -> Iterator[str]
     if pc.any(pc.less(table["level"], CONSTANT_LEVEL)).as_py():
         yield f"{name}: a level below {CONSTANT_LEVEL}"
     for key_id in pc.unique(table["cluster_key_id"].drop_null()).to_pylist():
-        if key_id not in version.sorts:
+        if key_id not in version.sorts and key_id > version.last_sort_id:
             yield f"{name}: a block has cluster key {key_id}, which the snapshot does not define"
     for schema_id in pc.unique(table["schema_id"]).to_pylist():
         if schema_id not in version.schemas:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -18,7 +18,9 @@ from tblctl.tableformat.errors import (
 from tblctl.tableformat.model.schema.types import child_fields
 from tblctl.tableformat.storage import Storage
 
+_T = TypeVar("_T")
 _BATCH_ROWS = 65_536
+_SAMPLED = 64  # files, and row groups of each, that a sample is taken from
 _ARROW_ENDINGS = (".arrow", ".ipc", ".feather", ".arrows")
 
 
@@ -30,11 +32,19 @@ class InputRows:
         schema: of all rows.
         read: yields the rows, in order.
         name: for messages.
+        skim: yields some columns of rows from all over the files, without reading all; None if there are no files.
     """
 
     schema: pa.Schema
     read: Callable[[], Iterator[pa.Table]]
     name: str
+    skim: Callable[[Sequence[str]], Iterator[pa.Table]] | None = None
+
+    def sample(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of all rows, or of some if there are many."""
+        if self.skim is None:
+            return (rows.select(columns) for rows in self.read())
+        return self.skim(columns)
 
 
 def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
@@ -104,9 +114,22 @@ def _files(paths: Sequence[str], reach: Callable[[str], Storage]) -> InputRows:
         for file in files:
             yield from file.read()
 
+    def skim(columns: Sequence[str]) -> Iterator[pa.Table]:
+        for file in _evenly(files):
+            yield from file.skim(columns)
+
     return InputRows(
-        schema=first.schema, read=read, name=first.path if len(files) == 1 else f"{len(files)} files"
+        schema=first.schema,
+        read=read,
+        name=first.path if len(files) == 1 else f"{len(files)} files",
+        skim=skim,
     )
+
+
+def _evenly(items: Sequence[_T]) -> list[_T]:
+    """Return at most `_SAMPLED` of the items, evenly spread."""
+    step = max(-(-len(items) // _SAMPLED), 1)
+    return list(items[step // 2 :: step]) or list(items)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +164,23 @@ class _File:
             with self.storage.open_input(self.name) as source:
                 for batch in _batches_of(source, self.name):
                     yield pa.Table.from_batches([batch])
+        except (OSError, ValueError, pa.ArrowException) as error:
+            msg = f"{self.path} is damaged: {str(error)[:300]}; nothing was changed"
+            raise InvalidDataError(msg) from error
+
+    def skim(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of the rows of some row groups; of an Arrow file, of all its rows."""
+        if self.name.endswith(_ARROW_ENDINGS):
+            yield from (rows.select(columns) for rows in self.read())
+            return
+        import pyarrow.parquet as pq
+
+        try:
+            with self.storage.open_input(self.name) as source:
+                file = pq.ParquetFile(source)
+                for group in _evenly(range(file.num_row_groups)):
+                    for batch in file.iter_batches(_BATCH_ROWS, [group], columns=list(columns)):
+                        yield pa.Table.from_batches([batch]).select(columns)
         except (OSError, ValueError, pa.ArrowException) as error:
             msg = f"{self.path} is damaged: {str(error)[:300]}; nothing was changed"
             raise InvalidDataError(msg) from error
