@@ -10,7 +10,7 @@ partitions do not count for each other. Blocks are weighted by their rows.
 
 *Share read*: the share of all blocks that a range of a column meets on average, if it holds a given share of the rows
 (`selectivity`) and may begin anywhere. A block holds some share of the column's rows in its range, its *width*
-(`rows_within`), and a range meets it with the probability min(1, width + selectivity). (A range that would pass the
+(`row_places`), and a range meets it with the probability min(1, width + selectivity). (A range that would pass the
 last row goes on at the first, so that all places count alike.) Ranges of several columns are independent of each other:
 the probabilities are multiplied.
 
@@ -215,14 +215,15 @@ def range_shares(boxes: Boxes, selectivity: float) -> list[float]:
     shares = []
     together = np.ones(rows.size)
     for low, high in zip(boxes.low, boxes.high, strict=True):
-        met = np.minimum(1.0, rows_within(low, high, rows) / rows.sum() + selectivity)
+        begin, end = row_places(low, high, rows)
+        met = np.minimum(1.0, (end - begin) / rows.sum() + selectivity)
         shares.append(float(met.mean()))
         together *= met
     return [*shares, float(together.mean())]
 
 
-def rows_within(low: Integers, high: Integers, row_count: Floats) -> Floats:
-    """Estimate for each block how many rows of all blocks are in its range, from the ranges alone.
+def row_places(low: Integers, high: Integers, row_count: Floats) -> tuple[Floats, Floats]:
+    """Estimate for each block how many rows of all blocks come before its range, and up to its end, from ranges alone.
 
     First the rows of a block are spread evenly over the gaps between the bounds in its range; those of a block of one
     value are there. That finds too few rows where all blocks hold nearly everything, since most bounds then lie at the
@@ -233,22 +234,17 @@ def rows_within(low: Integers, high: Integers, row_count: Floats) -> Floats:
     """
     _, place = distinct(np.concatenate((low, high)))
     first, last = 2 * place[: low.size], 2 * place[low.size :]  # cells: bound, gap, bound, gap, .. bound
-    count = int(last.max()) + 2
+    count = int(last.max(initial=-2)) + 2
     alone = first == last
     rate = np.divide(row_count, (last - first) // 2, out=np.zeros(low.size), where=~alone)
     cells = _sums(first, last, rate, count)
     cells[::2] = np.bincount(first[alone] // 2, row_count[alone], count // 2)
     for _ in range(_STEPS):
-        within = _within(cells, first, last, row_count)
+        before = np.concatenate(((0.0,), np.cumsum(cells)))
+        within = np.maximum(before[last + 1] - before[first], row_count)  # sums of floats are inexact
         cells *= _sums(first, last + 1, row_count / within, count)
-    return _within(cells, first, last, row_count)
-
-
-def _within(cells: Floats, first: Integers, last: Integers, row_count: Floats) -> Floats:
-    """Return the sum of the cells of each closed range: at least its own rows."""
     before = np.concatenate(((0.0,), np.cumsum(cells)))
-    found: Floats = np.maximum(before[last + 1] - before[first], row_count)  # sums of floats are inexact
-    return found
+    return before[first], before[last + 1]
 
 
 def _sums(begin: Integers, end: Integers, values: Floats, count: int) -> Floats:

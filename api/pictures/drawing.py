@@ -346,29 +346,29 @@ def plane_headline(plane: Plane, panel: Panel) -> str:
 
 
 def _rectangles(plane: Plane, blocks: Integers) -> Path:
-    """Return the boxes of some blocks. A rank is a cell, so that a block of one value has an area."""
-    left, right = plane.low[0][blocks], plane.high[0][blocks] + 1
-    bottom, top = plane.low[1][blocks], plane.high[1][blocks] + 1
+    """Return the boxes of some blocks."""
+    left, right = plane.begin[0][blocks], plane.end[0][blocks]
+    bottom, top = plane.begin[1][blocks], plane.end[1][blocks]
     nothing = np.zeros_like(left)
     across = np.stack((left, right, right, left, nothing), axis=1)
     up = np.stack((bottom, bottom, top, top, nothing), axis=1)
     codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(blocks)
-    return Path(np.stack((across.ravel(), up.ravel()), axis=1).astype(float), codes)
+    return Path(np.stack((across.ravel(), up.ravel()), axis=1), codes)
 
 
 def _mark_ends(axes: Axes, plane: Plane) -> None:
     """Label the axes of a plane with the columns, and with their least and greatest values."""
     across, up = plane.axes
-    axes.set(xlim=(0, max(1, across.rank_count)), ylim=(0, max(1, up.rank_count)))
-    axes.set(xlabel=f"{printable(across.name)}, in order", ylabel=f"{printable(up.name)}, in order")
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlabel=f"{printable(across.name)}, by rows", ylabel=f"{printable(up.name)}, by rows")
     texts = [
         [_shorten(printable(text), _END_LENGTH) for text in (axis.least, axis.greatest)]
         for axis in (across, up)
     ]
-    left, right = axes.set_xticks(axes.get_xlim(), texts[0])
+    left, right = axes.set_xticks((0, 1), texts[0])
     left.label1.set_horizontalalignment("left")
     right.label1.set_horizontalalignment("right")
-    bottom, top = axes.set_yticks(axes.get_ylim(), texts[1], rotation="vertical")
+    bottom, top = axes.set_yticks((0, 1), texts[1], rotation="vertical")
     bottom.label1.set_verticalalignment("bottom")
     top.label1.set_verticalalignment("top")
 

@@ -1,4 +1,8 @@
-"""The boxes of blocks in a plane of two columns, for keys that order rows by both alike."""
+"""The boxes of blocks in a plane of two columns, for keys that order rows by both alike.
+
+A bound lies at the share of the rows that come before it, as far as the ranges of blocks tell. So a range of 1 % of the
+rows is as wide anywhere. Ranks would not do: most lie at the edges if the blocks of a version hold nearly everything.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ import pyarrow as pa
 
 from tblctl.maintain.boxes import BoxListing, box_listing
 from tblctl.maintain.measure import ConditionFor
+from tblctl.metrics.boxes import row_places
+from tblctl.metrics.cuts import Floats
 from tblctl.metrics.intervals import Integers
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.order import key_ranks
@@ -17,24 +23,17 @@ from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.values import python_value, value_for_people
 from tblctl.tableformat.port import Version
 
-MOST_BOXES = 1000
+MOST_BOXES = 600
 """The most boxes that all planes of a picture show together. Of more, some are drawn: evenly over the blocks listed."""
 
 _PLANE_COLUMNS = 2
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class PlaneAxis:
-    """The bounds of one column in order. A bound's rank is its place among those of all planes of a picture.
-
-    Attributes:
-        name: the column.
-        rank_count: how many different bounds there are.
-        least, greatest: the first and the last as people read them.
-    """
+    """One column: its name, and the first and the last bound that all planes of a picture have, as people read them."""
 
     name: str
-    rank_count: int
     least: str
     greatest: str
 
@@ -45,14 +44,14 @@ class Plane:
 
     Attributes:
         axes: the two columns, shared by all planes of a picture.
-        low, high: for each column the ranks of the bounds of the drawn blocks.
+        begin, end: for each column where the drawn blocks begin and end, from 0 to 1.
         level: of the drawn blocks.
         block_count: how many blocks have boxes; more than are drawn, if there are too many.
     """
 
     axes: tuple[PlaneAxis, PlaneAxis]
-    low: tuple[Integers, Integers]
-    high: tuple[Integers, Integers]
+    begin: tuple[Floats, Floats]
+    end: tuple[Floats, Floats]
     level: Integers
     block_count: int
 
@@ -66,17 +65,17 @@ def planes_of(versions: Sequence[Version], sort: Sort, condition: ConditionFor) 
     most = MOST_BOXES // len(versions)
     kept = [_evenly(listing.numbers, most) for listing in listings]
     cuts = np.cumsum([len(chosen) for chosen in kept])[:-1]
-    axes, lows, highs = [], [], []
+    axes, begins, ends = [], [], []
     for place, name in enumerate(listings[-1].names):
-        axis, low, high = _axis(name, place, listings, kept)
+        axis, begin, end = _axis(name, place, listings, kept)
         axes.append(axis)
-        lows.append(np.split(low, cuts))
-        highs.append(np.split(high, cuts))
+        begins.append(np.split(begin, cuts))
+        ends.append(np.split(end, cuts))
     return tuple(
         Plane(
             axes=(axes[0], axes[1]),
-            low=(lows[0][number], lows[1][number]),
-            high=(highs[0][number], highs[1][number]),
+            begin=(begins[0][number], begins[1][number]),
+            end=(ends[0][number], ends[1][number]),
             level=listing.blocks.level[chosen],
             block_count=len(listing.numbers),
         )
@@ -92,8 +91,8 @@ def _evenly(numbers: Integers, most: int) -> Integers:
 
 def _axis(
     name: str, place: int, listings: Sequence[BoxListing], kept: Sequence[Integers]
-) -> tuple[PlaneAxis, Integers, Integers]:
-    """Return the axis of one column, and the ranks of the bounds of all drawn blocks, version after version."""
+) -> tuple[PlaneAxis, Floats, Floats]:
+    """Return the axis of one column, and where all drawn blocks begin and end on it, version after version."""
     low, high = (
         pa.concat_tables(
             [
@@ -105,16 +104,18 @@ def _axis(
         for side in ("low", "high")
     )
     ranks = key_ranks(low, high, Sort(id=1, terms=(Term(column_id=1),)))
-    both = np.concatenate(ranks)
-    values = pa.concat_tables([low, high]).column(0)
-    least, greatest = (_text(values, both, end) for end in (0, -1))
-    count = int(both.max(initial=-1)) + 1
-    return PlaneAxis(name=name, rank_count=count, least=least, greatest=greatest), *ranks
+    rows = [listing.blocks.stored_rows[chosen] for listing, chosen in zip(listings, kept, strict=True)]
+    weights = np.maximum(np.concatenate(rows), 1).astype(np.float64)
+    begin, end = row_places(*ranks, weights)
+    both, values = np.concatenate(ranks), pa.concat_tables([low, high]).column(0)
+    least, greatest = (_text(values, both, place) for place in (0, -1))
+    total = weights.sum()
+    return PlaneAxis(name=name, least=least, greatest=greatest), begin / total, end / total
 
 
-def _text(values: pa.ChunkedArray, ranks: Integers, end: int) -> str:
+def _text(values: pa.ChunkedArray, ranks: Integers, place: int) -> str:
     """Return the value of the first (0) or the last (-1) rank as people read it; nothing without values."""
     if not len(values):
         return ""
-    found = value_for_people(python_value(values[int(np.argsort(ranks, kind="stable")[end])]))
+    found = value_for_people(python_value(values[int(np.argsort(ranks, kind="stable")[place])]))
     return "null" if found is None else str(found)

@@ -44,27 +44,28 @@ def texts(picture: Picture) -> list[str | None]:
     return [node.text for node in ET.fromstring(draw_svg(picture)[0]).iter(f"{SVG}text")]
 
 
-def test_boxes_lie_at_the_ranks_of_their_bounds(tiles: tblctl.Table) -> None:
+def test_boxes_lie_where_their_share_of_the_rows_is(tiles: tblctl.Table) -> None:
     [plane] = picture_of_table(tiles, 6).planes
-    assert [ranks.tolist() for ranks in plane.low] == [[0, 0, 2, 2], [0, 2, 0, 2]]
-    assert [ranks.tolist() for ranks in plane.high] == [[1, 1, 3, 3], [1, 3, 1, 3]]
-    assert [(axis.name, axis.rank_count, axis.least, axis.greatest) for axis in plane.axes] == [
-        ("a", 4, "0", "19"),
-        ("b", 4, "k", "mz"),
+    assert [places.tolist() for places in plane.begin] == [[0, 0, 0.5, 0.5], [0, 0.5, 0, 0.5]]
+    assert [places.tolist() for places in plane.end] == [[0.5, 0.5, 1, 1], [0.5, 1, 0.5, 1]]
+    assert [(axis.name, axis.least, axis.greatest) for axis in plane.axes] == [
+        ("a", "0", "19"),
+        ("b", "k", "mz"),
     ]
     corners = _rectangles(plane, np.array([2])).vertices[:4].tolist()
-    assert corners == [[2, 0], [4, 0], [4, 2], [2, 2]]
+    assert corners == [[0.5, 0], [1, 0], [1, 0.5], [0.5, 0.5]]
 
 
 def test_two_versions_share_the_axes_of_their_boxes(tiles: tblctl.Table) -> None:
     before, after = picture_of_table(tiles, 2, 6).planes
     assert before.axes == after.axes
-    assert (before.high[0].tolist(), before.block_count, after.block_count) == ([1], 1, 4)
+    assert (before.end[0].tolist(), before.block_count, after.block_count) == ([0.6], 1, 4)
+    assert after.end[0].tolist() == pytest.approx([0.6, 0.6, 1, 1])
 
 
 def test_a_picture_tells_columns_ends_levels_and_box_depth(tiles: tblctl.Table) -> None:
     picture = picture_of_table(tiles, 6)
-    assert {"Boxes", "a, in order", "b, in order", "0", "19", "k", "mz"} <= set(texts(picture))
+    assert {"Boxes", "a, by rows", "b, by rows", "0", "19", "k", "mz"} <= set(texts(picture))
     assert "snapshot 6: box depth 1.00 on average and 1 at most" in texts(picture)
     assert LEVEL_COLORS[0] in draw_svg(picture)[0].decode()
 
@@ -82,10 +83,10 @@ def test_as_many_boxes_as_are_drawn_fit_into_a_small_file(tiles: tblctl.Table) -
     rng = np.random.default_rng(1)
     picture = picture_of_table(tiles, 5, 6)
     half = planes.MOST_BOXES // 2
-    low = rng.integers(0, 1000, (2, half))
-    high = low + rng.integers(0, 100, (2, half))
+    begin = rng.random((2, half))
+    end = begin + rng.random((2, half))
     full = tuple(
-        replace(plane, low=tuple(low), high=tuple(high), level=np.arange(half) % 9)
+        replace(plane, begin=tuple(begin), end=tuple(end), level=np.arange(half) % 9)
         for plane in picture.planes
     )
     drawn = replace(picture, planes=full)
