@@ -14,6 +14,7 @@ SUBJECTS = (
     "metrics",
     "boxes",
     "index",
+    "curves",
     "planning",
     "policies",
     "predictions",

@@ -152,7 +152,10 @@ def change_table(
     words = [str(argument) for argument in arguments]
     match action:
         case "cluster_by":
-            return table.set_cluster_key(*arguments), f"cluster key is now {words[0]}"
+            outcome, key = table.set_cluster_key(*arguments), words[0]
+            if key.strip().lower() == "same" and table.cluster_by != ("same",):
+                key = f"{', '.join(table.cluster_by)}, with new boundaries"
+            return outcome, f"cluster key is now {key}"
         case "drop_cluster_by":
             return table.drop_cluster_key(), "cluster key dropped"
         case "add_column":

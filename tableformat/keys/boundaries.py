@@ -9,7 +9,7 @@ not hide that later ones are new.
 from __future__ import annotations
 
 from decimal import Context
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -98,11 +98,15 @@ def with_bounds(
     return everything, np.concatenate((weights + np.cumsum(changes)[:-1], share, share))
 
 
-def _places(ordered: npt.NDArray[np.int64] | pa.Array, values: pa.Array, side: str) -> npt.NDArray[np.int64]:
+def _places(
+    ordered: npt.NDArray[np.int64] | pa.Array, values: pa.Array, side: Literal["left", "right"]
+) -> npt.NDArray[np.int64]:
     numbers = order_numbers(values)
     if isinstance(ordered, np.ndarray):
-        return np.searchsorted(ordered, numbers, side=side)
-    return pc.search_sorted(ordered, numbers, side=side).to_numpy().astype(np.int64)
+        found = np.searchsorted(ordered, np.asarray(numbers), side=side)
+    else:
+        found = pc.search_sorted(ordered, numbers, side=side).to_numpy()
+    return np.asarray(found, np.int64)
 
 
 def _distinct(values: pa.Array, weights: Weights) -> tuple[pa.Array, Weights]:

@@ -19,7 +19,7 @@ from tblctl.tableformat.model.cluster_key import Sort, curve_key_text
 from tblctl.tableformat.model.curve import HILBERT, ranges_of
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
-from tblctl.tableformat.model.statistics import ColumnStatistics
+from tblctl.tableformat.model.statistics import BlockStatistics, ColumnStatistics
 
 if TYPE_CHECKING:
     from tblctl.tableformat.keys.kinds import SortingColumn, Statistics
@@ -75,14 +75,14 @@ class CurveKeys:
                 ends = [pa.array(np.zeros(count, np.uint64))] * 2
                 return Bounds(low=ends[:1], high=ends[1:], known=nowhere, exact=nowhere)
             axis = self._plain_axis(number, statistic_type(leaf.type))
-            ends, is_known = _places_of(axis, column, statistics.row_count, self._bits)
-            low.append(ends[0])
-            high.append(ends[1])
+            (least, greatest), is_known = _places_of(axis, column, statistics.row_count, self._bits)
+            low.append(least)
+            high.append(greatest)
             known &= is_known
         first, last = self._ends_of(low, high)
         return Bounds(low=[pa.array(first)], high=[pa.array(last)], known=known, exact=first == last)
 
-    def outside(self, statistics: Statistics, schema: Schema) -> dict[str, npt.NDArray[np.bool_]]:
+    def outside(self, statistics: BlockStatistics, schema: Schema) -> dict[str, npt.NDArray[np.bool_]]:
         """Return by column which blocks have all their values in its outer ranges. NULL and NaN are in none.
 
         Columns that had no values when boundaries were made are left out.

@@ -112,7 +112,7 @@ def _table(axes: int, digits: int) -> npt.NDArray[np.uint32]:
 
 
 def _levels(index: npt.NDArray[np.int64], axes: int) -> int:
-    return (index.shape[1].bit_length() - 1) // axes
+    return (int(index.shape[1]).bit_length() - 1) // axes
 
 
 def hilbert_numbers(interleaved_places: Numbers, *, axes: int, bits: int) -> Numbers:

@@ -28,7 +28,7 @@ def spread_places(ranges: int, bits: int) -> npt.NDArray[np.int64]:
     """Return the ascending places of so many ranges: as far apart as can be, below those of NaN and NULL."""
     number = np.arange(ranges, dtype=np.int64)
     latest = (1 << bits) - PLACES_APART - ranges + number
-    return np.minimum((number << bits) // ranges, latest)
+    return np.asarray(np.minimum((number << np.int64(bits)) // ranges, latest), np.int64)
 
 
 class Axis:
@@ -67,12 +67,13 @@ class Axis:
     def images(self, values: pa.Array) -> Numbers:
         """Return the image of each value's place. O(n)."""
         numbers = order_numbers(values)
+        found: Numbers
         if not isinstance(numbers, np.ndarray):
             found = self._images[pc.search_sorted(self._bounds, _filled(numbers), side="right").to_numpy()]
         elif len(self._bounds):
             found = self._looked_up(numbers)
         else:
-            found = np.full(len(values), self._images[0])
+            found = np.full(len(values), self._images[0], np.uint64)
         if self._floats:
             found[np.isnan(values.to_numpy(zero_copy_only=False))] = self._nan  # nulls too
         if values.null_count:

@@ -233,7 +233,8 @@ def parse_key(texts: str | Sequence[str], schema: Schema) -> Key:
     kind = _take_curve(scanners[0]) if scanners else None
     if kind is None:
         return Key(terms=parse_terms(given, schema))
-    scanner, terms = scanners[0], []
+    scanner = scanners[0]
+    terms: list[Term] = []
     while True:
         terms.append(_parse_curve_column(scanner, schema, terms))
         if not scanner.take(","):

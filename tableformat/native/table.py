@@ -208,13 +208,21 @@ class NativeTable:
         return published
 
     def set_key(self, terms: str | Sequence[str]) -> Published:
-        """Commit another cluster key. A new curve gets its boundaries from the rows of now."""
-        return self.change(lambda head: alter.set_key(head, terms, self._made_ranges))
+        """Commit another cluster key. A new curve gets its boundaries from the rows of now.
 
-    def _made_ranges(self, head: Snapshot, terms: tuple[Term, ...]) -> Ranges:
-        from tblctl.tableformat.native.read.key_sample import ranges_of_table
+        Rows are read once for each schema, not again after every lost race: others may commit faster than that.
+        """
+        made: dict[tuple[int, tuple[Term, ...]], Ranges] = {}
 
-        return ranges_of_table(self.storage, head, terms)
+        def make_ranges(head: Snapshot, columns: tuple[Term, ...]) -> Ranges:
+            from tblctl.tableformat.native.read.key_sample import ranges_of_table
+
+            place = head.schema_id, columns
+            if place not in made:
+                made[place] = ranges_of_table(self.storage, head, columns)
+            return made[place]
+
+        return self.change(lambda head: alter.set_key(head, terms, make_ranges))
 
     def roll_back(self, sequence: int) -> Published:
         """Restore the table as of the snapshot `sequence`."""

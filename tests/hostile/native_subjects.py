@@ -66,6 +66,12 @@ def table() -> tblctl.Table:
     return tblctl.open(built("sorted"))
 
 
+def _along_a_curve() -> tblctl.Table:
+    """Return a table whose key is a curve, with few boundaries, so that a snapshot is small."""
+    rows = pa.table({"a": [1, 2, 7], "b": ["x", "y", None]})
+    return tblctl.create("memory://hostile/curve", rows.schema, cluster_by="hilbert(a, b)", sample=rows)
+
+
 @functools.cache
 def storage() -> Storage:
     """Return where changed objects are put."""
@@ -82,8 +88,9 @@ def _numbered(data: bytes) -> bytes:
 
 @functools.cache
 def snapshots() -> Sequence[bytes]:
-    source = table()._native.storage
-    return [_numbered(source.read(item.name)) for item in source.list("metadata/snapshots/")]
+    sources = [table()._native.storage, _along_a_curve()._native.storage]
+    objects = [source.read(item.name) for source in sources for item in source.list("metadata/snapshots/")]
+    return [_numbered(data) for data in objects]
 
 
 def parse_snapshot(data: bytes) -> object:

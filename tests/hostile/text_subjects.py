@@ -25,7 +25,7 @@ from tblctl.spark.options import SourceOptions
 from tblctl.statement import parse_statement as read_statement
 from tblctl.storage_text import read_storage_options
 from tblctl.tableformat.iceberg import location as iceberg_location
-from tblctl.tableformat.model.cluster_key import parse_terms, term_to_text
+from tblctl.tableformat.model.cluster_key import parse_key
 from tblctl.tableformat.model.options import TableOptions, parse_duration
 from tblctl.tableformat.model.options import parse_size as read_size
 from tblctl.tableformat.model.schema.schema import Schema
@@ -113,16 +113,18 @@ def parse_condition_file(data: bytes) -> object:
 
 def cluster_keys() -> Sequence[bytes]:
     return _encoded(
-        "day(moment), bucket(16, id) desc nulls first", 'truncate(3, name), "place".x', "mode asc, id"
+        "day(moment), bucket(16, id) desc nulls first",
+        'truncate(3, name), "place".x',
+        "mode asc, id",
+        'hilbert(id, "place".x, name)',
     )
 
 
 def parse_cluster_key(data: bytes) -> object:
     """A key that is accepted is written as a text that gives it again."""
-    terms = parse_terms(text_of(data), _schema())
-    again = ", ".join(term_to_text(term, _schema()) for term in terms)
-    assert parse_terms(again, _schema()) == terms
-    return terms
+    key = parse_key(text_of(data), _schema())
+    assert parse_key(", ".join(key.texts(_schema())), _schema()) == key
+    return key
 
 
 def schemas() -> Sequence[bytes]:
@@ -145,6 +147,8 @@ def plans() -> Sequence[bytes]:
     table.append(_rows())
     table.append(_rows())
     found = [table.plan(policy=policy).to_json() for policy in ("full", "levels")]
+    table.set_options({"block_rows": 1000})
+    found.append(table.plan(policy="size", options={"sort_columns": "zorder(id, name)"}).to_json())
     return [json.dumps(item).encode() for item in found]
 
 

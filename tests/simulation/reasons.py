@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from simulation.actors import CURVES
 from tblctl.tableformat.errors import (
     ClockError,
     CommitOutcomeUnknownError,
@@ -119,6 +120,11 @@ REASONS = (
         error=InvalidKeyError,
         why="there is no cluster key",
         holds=lambda run: run.name in _RECLUSTERS | {"drop key"},
+    ),
+    Reason(
+        error=InvalidKeyError,
+        why="there are no rows to take the boundaries of a curve from, or no curve to renew",
+        holds=lambda run: run.name == "set key" and run.step.args["terms"] in CURVES,
     ),
 )
 

@@ -170,5 +170,5 @@ def _with_others(
     some = others[:: -(-len(others) // MOST_BOUNDS)]
     at, scale = pa.array(some), len(others) / len(some)
     nulls = np.clip(column.null_count[some], 0, None)
-    rows = (metadata.row_count[some] - nulls) * scale
+    rows = np.asarray((metadata.row_count[some] - nulls) * scale, np.float64)
     return with_bounds(values, weights, column.min.take(at), column.max.take(at), rows)
