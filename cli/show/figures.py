@@ -20,10 +20,10 @@ depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}
 inexact_block_count (their bounds may be wider than their keys),
 worst [{min [value], max [value], depth, blocks, rows, bytes}] (the deepest ranges of keys); averages and
 percentiles are null if there are blocks, but none in the order of the key; of a zorder or hilbert key also
-outside {column: share of the rows in blocks that lie beyond the boundaries of the curve} and
-boxes {columns, total_block_count, unknown_block_count, depth {mean, p99, max, sampled, standard_error} (the
-last two null if all blocks are counted), selectivity, reads [{columns, share, best}]} (the shares of the
-blocks that ranges on these columns read, now and at best)"""
+outside {column: share of the rows in blocks that lie beyond the boundaries of the curve}; of these, and in
+`tblctl depth` of any key of 2 to 4 columns, boxes {columns, total_block_count, unknown_block_count,
+depth {mean, p99, max, sampled, standard_error} (the last two null if all blocks are counted), selectivity,
+reads [{columns, share, best}]} (the shares of the blocks that ranges on these columns read, now and at best)"""
 
 
 def put_info(found: tblctl.ClusteringInfo, advice: str = "") -> None:

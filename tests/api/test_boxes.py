@@ -137,10 +137,16 @@ def test_a_table_along_a_curve_has_boxes_and_they_are_better_than_before(memory_
     assert [read.share / read.best for read in after.reads] < [1.4, 1.4, 1.8]
 
 
-def test_info_of_other_keys_has_no_boxes(tiles: tblctl.Table) -> None:
+def test_info_of_other_keys_has_boxes_if_they_are_asked_for(tiles: tblctl.Table) -> None:
     found = tiles.info(columns="a, b")
     assert found.boxes is None
     assert "boxes" not in found.to_dict()
+    assert tiles.info(columns="a, b desc, c", boxes=True).boxes == boxes(tiles, "a", "b", "c")
+
+
+def test_keys_of_one_column_have_no_boxes(tiles: tblctl.Table) -> None:
+    assert tiles.info(columns="a", boxes=True).boxes is None
+    assert tiles.info(columns="a, truncate(5, a)", boxes=True).boxes is None
 
 
 def test_versions_are_compared_by_their_boxes(tiles: tblctl.Table) -> None:

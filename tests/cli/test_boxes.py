@@ -59,8 +59,10 @@ def test_json_has_the_boxes(loc: str) -> None:
     assert (found["columns"], found["depth"]["mean"]) == (["ts", "customer"], 1.8)
 
 
-def test_depth_prints_them_too(loc: str) -> None:
-    assert "boxes of ts, customer: depth 1.8000" in run("depth", loc, "zorder(ts, customer)")
+@pytest.mark.parametrize("terms", ["zorder(ts, customer)", "ts, customer"])
+def test_depth_prints_them_of_any_columns(loc: str, terms: str) -> None:
+    assert "boxes of ts, customer: depth 1.8000" in run("depth", loc, terms)
+    assert "boxes" not in run("depth", loc, "ts")
 
 
 def test_versions_side_by_side_show_their_boxes(loc: str) -> None:

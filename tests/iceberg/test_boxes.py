@@ -21,6 +21,7 @@ def test_iceberg_files_are_measured_alike_and_those_without_bounds_counted_apart
     table.transaction().set_properties({"write.metadata.metrics.column.b": "none"}).commit_transaction()
     append(table, a=[0, 99], b=[0, 99])
     found = boxes_of(version_of(table), (1, 2))
+    assert lake.open("t").info("a, b", boxes=True).boxes == found
     assert (found.columns, found.total_block_count, found.unknown_block_count) == (("a", "b"), 5, 1)
     assert found.depth.mean == 1.0
     assert [read.share for read in found.reads] == pytest.approx([0.51, 0.51, 0.51**2])
