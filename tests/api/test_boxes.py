@@ -133,8 +133,10 @@ def test_a_table_along_a_curve_has_boxes_and_they_are_better_than_before(memory_
     assert (after.columns, after.total_block_count) == (("a", "b"), 64)
     assert before.boxes.depth.mean > 10
     assert after.depth.mean < 2
-    assert [read.share for read in before.boxes.reads] > [0.9, 0.9, 0.8]
-    assert [read.share / read.best for read in after.reads] < [1.4, 1.4, 1.8]
+    assert min(read.share for read in before.boxes.reads) > 0.8
+    one, other, both = (read.share / read.best for read in after.reads)
+    assert max(one, other) < 1.4
+    assert both < 1.6
 
 
 def test_info_of_other_keys_has_boxes_if_they_are_asked_for(tiles: tblctl.Table) -> None:
