@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tblctl.maintain.measure import MeasuredVersion
     from tblctl.merger.engines.spark.session import open_session as spark_session
     from tblctl.merger.round.group_run import GroupOutcome
+    from tblctl.metrics.boxes import BoxDepth, BoxFigures, RangeShare
     from tblctl.metrics.information import ClusteringFigures, ClusteringInfo, DepthFigures
     from tblctl.metrics.worst import DeepRange
     from tblctl.pictures.depths import DepthPoint
@@ -59,6 +60,9 @@ _HOMES = {  # module, or module:name if the name differs there
     "ClusteringFigures": "tblctl.metrics.information",
     "ClusteringInfo": "tblctl.metrics.information",
     "DepthFigures": "tblctl.metrics.information",
+    "BoxDepth": "tblctl.metrics.boxes",
+    "BoxFigures": "tblctl.metrics.boxes",
+    "RangeShare": "tblctl.metrics.boxes",
     "DeepRange": "tblctl.metrics.worst",
     "DepthPoint": "tblctl.pictures.depths",
     "MeasuredVersion": "tblctl.maintain.measure",
@@ -136,6 +140,9 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "ClusteringFigures",
     "DepthFigures",
     "DeepRange",
+    "BoxFigures",
+    "BoxDepth",
+    "RangeShare",
     "DepthPoint",
     "MeasuredVersion",
     "SurveyedTable",

@@ -139,6 +139,7 @@ class ClusteredTable:
         where: Where = None,
         *,
         worst: int = 5,
+        boxes: bool = False,
     ) -> ClusteringInfo:
         """Return how well the table is clustered.
 
@@ -146,6 +147,8 @@ class ClusteredTable:
             columns: measure as if clustered by these terms, from column statistics; None for the cluster key.
             where: only the blocks that may hold rows satisfying the condition.
             worst: return at most this many of the deepest ranges of keys.
+            boxes: also measure how well blocks separate the columns of a key of 2 to 4 columns. Keys along a curve are
+                measured so in any case.
 
         Raises:
             InvalidKeyError: no `columns` and no cluster key; or a term is not valid.
@@ -154,7 +157,9 @@ class ClusteredTable:
         from tblctl.maintain.measure import table_info
 
         return self._read(
-            lambda version: table_info(version, columns, resolved(where, version.schema), worst=worst)
+            lambda version: table_info(
+                version, columns, resolved(where, version.schema), worst=worst, boxes=boxes
+            )
         )
 
     def compare(

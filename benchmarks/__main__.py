@@ -12,6 +12,7 @@ SUBJECTS = (
     "metadata",
     "startup",
     "metrics",
+    "boxes",
     "index",
     "curves",
     "planning",

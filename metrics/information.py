@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tblctl.metrics.boxes import BoxFigures
 from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths
 from tblctl.metrics.worst import DeepRange
 
@@ -122,6 +123,7 @@ class ClusteringInfo(ClusteringFigures):
         inexact_block_count: measured blocks whose bounds may be wider than their keys: text that was truncated, floats
             of which nobody counted the NaN. They may overlap less than the figures say.
         outside: for a curve: by column, which share of the rows is in blocks that lie beyond its boundaries altogether.
+        boxes: how well blocks separate the columns, if they are ordered by several alike (`zorder`, `hilbert`).
     """
 
     cluster_by_keys: tuple[str, ...]
@@ -129,6 +131,7 @@ class ClusteringInfo(ClusteringFigures):
     worst: tuple[DeepRange, ...] = ()
     inexact_block_count: int = 0
     outside: tuple[tuple[str, float], ...] = ()
+    boxes: BoxFigures | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `info --json` prints."""
@@ -144,6 +147,7 @@ class ClusteringInfo(ClusteringFigures):
             "worst": worst,
             "inexact_block_count": self.inexact_block_count,
             **({"outside": dict(self.outside)} if self.outside else {}),
+            **({} if self.boxes is None else {"boxes": self.boxes.to_dict()}),
         }
 
 

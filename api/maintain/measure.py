@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tblctl.maintain.boxes import boxes_of
 from tblctl.maintain.view import View
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
 from tblctl.tableformat.keys.curve_keys import CurveKeys
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
 from tblctl.tableformat.model.cluster_key import Sort, parse_key
+from tblctl.tableformat.model.curve import LEAST_COLUMNS, MOST_COLUMNS
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.port import Version
 
@@ -45,6 +47,7 @@ def table_info(
     condition: BooleanExpression | None,
     *,
     worst: int,
+    boxes: bool = False,
 ) -> ClusteringInfo:
     """Return the figures of the blocks that may hold rows satisfying the condition.
 
@@ -53,6 +56,7 @@ def table_info(
         columns: terms to measure by, as if the table were clustered by them; None for its cluster key.
         condition: None for all blocks.
         worst: return at most this many of the deepest ranges.
+        boxes: also measure the boxes of a key of 2 to 4 columns that is no curve.
 
     Raises:
         InvalidKeyError: no `columns`, and the table has no cluster key.
@@ -62,8 +66,40 @@ def table_info(
         msg = f"worst is {worst}, expected at least 0"
         raise InvalidOptionError(msg)
     sort = sort_to_measure(version, columns)
-    view = View.of(version.pruned(condition), sort, condition, clustered=columns is None)
-    return replace(view.info(worst), outside=_outside(version, view))
+    pruned = version.pruned(condition)
+    return _info(pruned, sort, condition, clustered=columns is None, worst=worst, boxes=boxes)
+
+
+def _info(
+    version: Version,
+    sort: Sort,
+    condition: BooleanExpression | None,
+    *,
+    clustered: bool,
+    worst: int = 0,
+    boxes: bool = False,
+) -> ClusteringInfo:
+    view = View.of(version, sort, condition, clustered=clustered)
+    found = replace(view.info(worst), outside=_outside(version, view))
+    return with_boxes(found, version, sort, condition, any_key=boxes)
+
+
+def with_boxes(
+    found: ClusteringInfo,
+    version: Version,
+    sort: Sort,
+    condition: BooleanExpression | None,
+    *,
+    any_key: bool = False,
+) -> ClusteringInfo:
+    """Return the figures of a version's blocks by `sort`, with those of boxes if it is a curve.
+
+    `any_key`: also if it is another key of as many columns as a curve may have.
+    """
+    ids = key_maker(sort).column_ids
+    if not sort.is_curve and not (any_key and LEAST_COLUMNS <= len(ids) <= MOST_COLUMNS):
+        return found
+    return replace(found, boxes=boxes_of(version, ids, condition))
 
 
 def _outside(version: Version, view: View) -> tuple[tuple[str, float], ...]:
@@ -89,8 +125,8 @@ def measure_versions(
 
     def measured(version: Version) -> MeasuredVersion:
         asked = condition(version.schema)
-        view = View.of(version.pruned(asked), sort, asked, clustered=columns is None)
-        return MeasuredVersion(snapshot=version.public_id, info=view.info())
+        info = _info(version.pruned(asked), sort, asked, clustered=columns is None)
+        return MeasuredVersion(snapshot=version.public_id, info=info)
 
     return tuple(map(measured, versions))
 

@@ -18,17 +18,20 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
+from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from tblctl.metrics.intervals import Integers
 from tblctl.metrics.layout import LAST_LEVEL, Band, density
-from tblctl.pictures.picture import Panel, Picture, tick_ranks
+from tblctl.pictures.picture import Panel, Picture, printable, tick_ranks
+from tblctl.pictures.planes import Plane
 
 WIDTH_INCHES = 9.6
 HEIGHT_INCHES = 7.0
+PLANES_INCHES = 5.2  # more, if there are boxes
 IMAGE_ROWS = 240
 """The most rows that the image of a density has over the whole height."""
 
@@ -46,6 +49,8 @@ _CHARACTER_INCHES = 0.6 * _FONT_SIZE / 72  # DejaVu Sans, on average
 _KEY_ROOM = 1.6  # of the longest key: the outermost two stand within the axis
 _MOST_KEYS = 7
 _TITLE_LENGTH = 64  # characters
+_END_LENGTH = 24
+_BOX_SHADE = 0.12  # how opaque boxes are: what many share shows through their edges
 _MANY_BUCKETS = 12
 _SETTINGS: Any = {  # (matplotlib types the names of its settings one by one)
     "svg.hashsalt": "tblctl",
@@ -90,7 +95,7 @@ def draw_svg(picture: Picture, theme: Theme = ANY_THEME) -> tuple[bytes, tuple[A
     """Return the SVG, and where it shows the blocks of each panel."""
     with _settings():
         figure, axes = _figure(picture, theme)
-        areas = tuple(_area(item) for item in axes)
+        areas = tuple(_area(item, figure) for item in axes)
         output = io.BytesIO()
         figure.savefig(output, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return output.getvalue(), areas
@@ -116,15 +121,29 @@ def _settings() -> Iterator[None]:
         yield
 
 
-def _area(axes: Axes) -> Area:
-    box = axes.get_position()
+def _area(axes: Axes, figure: Figure) -> Area:
+    box = axes.bbox.transformed(figure.transFigure.inverted())
     return Area(left=box.x0, top=1 - box.y1, right=box.x1, bottom=1 - box.y0)
 
 
 def _figure(picture: Picture, theme: Theme) -> tuple[Figure, list[Axes]]:
     """Return the whole drawing, and the axes that show the blocks of each panel."""
-    figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), dpi=150)
+    more = PLANES_INCHES if picture.planes else 0.0
+    figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES + more), dpi=150)
     figure.patch.set(visible=theme.background is not None, facecolor=theme.background or "none")
+    if picture.planes:
+        upper, lower = figure.subfigures(2, 1, height_ratios=(HEIGHT_INCHES, more), squeeze=False)[:, 0]
+        areas = _draw_panels(upper, picture, theme)
+        _draw_planes(lower, picture, theme)
+    else:
+        areas = _draw_panels(figure, picture, theme)
+    for axes in figure.axes:
+        _tint(axes, theme)
+    return figure, areas
+
+
+def _draw_panels(figure: FigureBase, picture: Picture, theme: Theme) -> list[Axes]:
+    """Draw blocks, depths and history; return the axes that show the blocks of each panel."""
     sides = {"left": 0.075, "right": 0.925, "wspace": 0.24}
     shares = figure.add_gridspec(
         2, len(picture.panels), top=0.87, bottom=0.392, height_ratios=(1, 3), hspace=0.08, **sides
@@ -150,9 +169,7 @@ def _figure(picture: Picture, theme: Theme) -> tuple[Figure, list[Axes]]:
     _draw_histogram(figure.add_subplot(below[:, 0]), picture.panels, theme)
     _draw_history(figure.add_subplot(below[0, 1]), figure.add_subplot(below[1, 1]), picture, theme)
     areas[0].set_ylabel("blocks, by level")
-    for axes in figure.axes:
-        _tint(axes, theme)
-    return figure, areas
+    return areas
 
 
 def headline(panel: Panel, *, wide: bool) -> str:
@@ -298,6 +315,62 @@ def _mark_keys(axes: Axes, picture: Picture, *, inches: float) -> None:
 
 def _shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _draw_planes(figure: FigureBase, picture: Picture, theme: Theme) -> None:
+    """Draw the boxes of each version in the plane of the two columns of the key."""
+    figure.text(0.075, 0.95, "Boxes", size=_FONT_SIZE + 1, weight="bold", color=theme.ink)
+    grid = figure.add_gridspec(
+        1, len(picture.planes), left=0.075, right=0.925, top=0.86, bottom=0.13, wspace=0.24
+    )
+    for number, (plane, panel) in enumerate(zip(picture.planes, picture.panels, strict=True)):
+        axes = figure.add_subplot(grid[0, number])
+        axes.set_title(plane_headline(plane, panel), loc="left", size=_FONT_SIZE + 0.5, color=theme.ink)
+        shown = np.maximum(np.minimum(plane.level, LAST_LEVEL), -1)
+        for level in np.unique(shown).tolist():
+            color = level_color(level)
+            path = _rectangles(plane, np.flatnonzero(shown == level))
+            inside = to_rgba(color, _BOX_SHADE)
+            axes.add_patch(PathPatch(path, facecolor=inside, edgecolor=color, linewidth=0.5))
+        _mark_ends(axes, plane)
+
+
+def plane_headline(plane: Plane, panel: Panel) -> str:
+    """Return the title above the boxes of a version."""
+    boxes, drawn = panel.info.boxes, plane.level.size
+    mean, most = (None, None) if boxes is None else (boxes.depth.mean, boxes.depth.max)
+    known = mean is not None and most is not None
+    text = f"box depth {mean:,.2f} on average and {most:,} at most" if known else "box depth unknown"
+    some = f"\n{drawn:,} of {plane.block_count:,} blocks" if drawn < plane.block_count else ""
+    return f"snapshot {panel.sequence}: {text}{some}"
+
+
+def _rectangles(plane: Plane, blocks: Integers) -> Path:
+    """Return the boxes of some blocks."""
+    left, right = plane.begin[0][blocks], plane.end[0][blocks]
+    bottom, top = plane.begin[1][blocks], plane.end[1][blocks]
+    nothing = np.zeros_like(left)
+    across = np.stack((left, right, right, left, nothing), axis=1)
+    up = np.stack((bottom, bottom, top, top, nothing), axis=1)
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(blocks)
+    return Path(np.stack((across.ravel(), up.ravel()), axis=1), codes)
+
+
+def _mark_ends(axes: Axes, plane: Plane) -> None:
+    """Label the axes of a plane with the columns, and with their least and greatest values."""
+    across, up = plane.axes
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlabel=f"{printable(across.name)}, by rows", ylabel=f"{printable(up.name)}, by rows")
+    texts = [
+        [_shorten(printable(text), _END_LENGTH) for text in (axis.least, axis.greatest)]
+        for axis in (across, up)
+    ]
+    left, right = axes.set_xticks((0, 1), texts[0])
+    left.label1.set_horizontalalignment("left")
+    right.label1.set_horizontalalignment("right")
+    bottom, top = axes.set_yticks((0, 1), texts[1], rotation="vertical")
+    bottom.label1.set_verticalalignment("bottom")
+    top.label1.set_verticalalignment("top")
 
 
 def _draw_histogram(axes: Axes, panels: Sequence[Panel], theme: Theme) -> None:

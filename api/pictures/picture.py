@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tblctl.maintain.measure import ConditionFor, shared_sort
+from tblctl.maintain.measure import ConditionFor, shared_sort, with_boxes
 from tblctl.maintain.view import View
 from tblctl.metrics.information import ClusteringInfo
 from tblctl.metrics.intervals import Integers
 from tblctl.metrics.layout import Band, first_ranks, lay_out
 from tblctl.metrics.partitions import ranks_by_partition
 from tblctl.pictures.depths import DepthPoint, depth_history
+from tblctl.pictures.planes import Plane, planes_of
 from tblctl.tableformat.keys.order import key_ranks
 from tblctl.tableformat.model.values import python_value, value_for_people
 from tblctl.tableformat.port import Listing, TablePort, Version, VersionEntry
@@ -114,6 +115,7 @@ class Picture:
         axis: the keys of all panels.
         panels: one version, or two to compare.
         history: up to the last of these versions.
+        planes: the boxes of each version, if the key orders rows by two columns alike; else none.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Picture:
     axis: KeyAxis
     panels: tuple[Panel, ...]
     history: History
+    planes: tuple[Plane, ...] = ()
 
     @cached_property
     def terms(self) -> str:
@@ -199,7 +202,7 @@ def make_picture(
     kept = [_measured(view) for view in views]
     axis, ranks = _shared_axis(views, kept)
     panels = tuple(
-        _panel(version, view, chosen, places, axis)
+        _panel(version, view, chosen, places, axis=axis, condition=condition)
         for version, view, chosen, places in zip(versions, views, kept, ranks, strict=True)
     )
     location = versions[-1].location
@@ -210,6 +213,7 @@ def make_picture(
         axis=axis,
         panels=panels,
         history=history,
+        planes=planes_of(versions, sort, condition),
     )
 
 
@@ -267,14 +271,20 @@ def _shared_partitions(listings: Sequence[Listing], kept: Sequence[Integers]) ->
 
 
 def _panel(
-    version: Version, view: View, chosen: Integers, ranks: tuple[Integers, Integers], axis: KeyAxis
+    version: Version,
+    view: View,
+    chosen: Integers,
+    ranks: tuple[Integers, Integers],
+    *,
+    axis: KeyAxis,
+    condition: ConditionFor,
 ) -> Panel:
     low, high = ranks
     blocks = view.blocks
     bands = lay_out(low, high, blocks.level[chosen], rank_count=max(1, axis.rank_count), columns=axis.columns)
     return Panel(
         sequence=version.public_id,
-        info=view.info(),
+        info=with_boxes(view.info(), version, view.sort, condition(version.schema)),
         low=low,
         high=high,
         bands=bands,

@@ -39,9 +39,10 @@ def depth(
 
     TERMS has the form of a cluster key: columns, year, month, day, hour, truncate(n, column), each with asc or desc and
     nulls first or last. The table need not be clustered by them, nor at all. Ranges come from column statistics. So a
-    key of several columns may look deeper than it is, and bucket(n, column) has no range, since it keeps no order.
+    key of several columns may look deeper than it is, and bucket(n, column) has no range, since it keeps no order. Of 2
+    to 4 columns it also shows how well blocks separate them: how many have a place in common, and what ranges read.
     """
-    found = tblctl.open(location, **opening).info(columns=terms, where=where, worst=worst)
+    found = tblctl.open(location, **opening).info(columns=terms, where=where, worst=worst, boxes=True)
     if as_json:
         render.print_json(found.to_dict())
     else:

@@ -50,7 +50,7 @@ WORST = click.option(
 @click.option(
     "--columns",
     metavar="TERMS",
-    help="Measure as if clustered by these: 'a, b' or 'year(ts)', from column statistics.",
+    help="Measure as if clustered by these: 'a, b', 'year(ts)', 'hilbert(a, b)', from column statistics.",
 )
 @WORST
 @click.option(
@@ -86,8 +86,9 @@ def info(
 
     A block's overlaps are the other blocks whose key range meets its own. Its depth is the largest number of blocks
     that may hold the same key of its range. 0 overlaps and a depth of 1 are best: then each key is in one block. A
-    worst range is one where most blocks overlap; "to rewrite" is what these blocks hold. Several tables get one line
-    each.
+    worst range is one where most blocks overlap; "to rewrite" is what these blocks hold. A key along a curve (zorder,
+    hilbert) also shows how well blocks separate its columns: box depth counts those that have a place in common, and
+    "at best" is what a grid of as many blocks reads. Several tables get one line each.
     """
     params.check_namespace(namespace, below)
     if len(locations) == 1 and below is None:

@@ -20,11 +20,14 @@ depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}
 inexact_block_count (their bounds may be wider than their keys),
 worst [{min [value], max [value], depth, blocks, rows, bytes}] (the deepest ranges of keys); averages and
 percentiles are null if there are blocks, but none in the order of the key; of a zorder or hilbert key also
-outside {column: share of the rows in blocks that lie beyond the boundaries of the curve}"""
+outside {column: share of the rows in blocks that lie beyond the boundaries of the curve}; of these, and in
+`tblctl depth` of any key of 2 to 4 columns, boxes {columns, total_block_count, unknown_block_count,
+depth {mean, p99, max, sampled, standard_error} (the last two null if all blocks are counted), selectivity,
+reads [{columns, share, best}]} (the shares of the blocks that ranges on these columns read, now and at best)"""
 
 
 def put_info(found: tblctl.ClusteringInfo, advice: str = "") -> None:
-    """Print the figures, the histogram, the levels if there are several, and the worst ranges.
+    """Print the figures, the histogram, the levels if there are several, the boxes and the worst ranges.
 
     `advice` is what makes more bounds known and exact, a clause; empty for nothing.
     """
@@ -32,6 +35,8 @@ def put_info(found: tblctl.ClusteringInfo, advice: str = "") -> None:
     put_histogram(found)
     if len(found.levels) > 1:
         put_levels(found)
+    if found.boxes is not None:
+        put_boxes(found.boxes)
     if found.worst:
         put_worst(found.worst)
 
@@ -146,6 +151,35 @@ def put_levels(found: tblctl.ClusteringInfo) -> None:
     page.put_table(names, rows, right=range(len(names)))
 
 
+def put_boxes(boxes: tblctl.BoxFigures) -> None:
+    """Print how deep boxes lie, and a line for each column: which share of the blocks a range of it reads."""
+    page.put()
+    columns, depth = ", ".join(boxes.columns), depth_of_boxes(boxes.depth)
+    page.put((f"boxes of {render.printable(columns)}: {depth}", page.HEADING))
+    if boxes.unknown_block_count:
+        blocks = render.count(boxes.unknown_block_count, "block")
+        page.put((f"(statistics do not bound these columns of {blocks}: no figure counts them)", page.RULE))
+    page.put()
+    rows = [(", ".join(read.columns), percent(read.share), percent(read.best)) for read in boxes.reads]
+    names = (f"a {percent(boxes.selectivity, 0)} range of", "blocks read", "at best")
+    page.put_table(names, rows, right=(1, 2))
+
+
+def depth_of_boxes(depth: tblctl.BoxDepth) -> str:
+    """Return box depths in one line, with the error if they were sampled."""
+    if depth.mean is None:
+        return "depth unknown"
+    text = f"depth {render.average(depth.mean)} on average, p99 {depth.p99:,}, max {depth.max:,}"
+    if depth.sampled is None:
+        return text
+    return f"{text} ({depth.sampled:,} samples; standard error of the average {render.average(depth.standard_error)})"
+
+
+def percent(share: float | None, digits: int = 2) -> str:
+    """Return a share as a percentage; `?` if it is unknown."""
+    return "?" if share is None else f"{100 * share:.{digits}f} %"
+
+
 def put_worst(worst: Sequence[tblctl.DeepRange]) -> None:
     """Print a line for each range, with the size of the blocks that would have to be rewritten to reduce its depth."""
     page.put()
@@ -195,11 +229,31 @@ def put_comparison(versions: Sequence[tblctl.MeasuredVersion]) -> None:
             (f"depth {name}", *(render.average(info.depth.to_dict()[name], 0) for info in infos))
             for name in ("p50", "p95", "p99", "max")
         ),
+        *compared_boxes([info.boxes for info in infos if info.boxes is not None]),
     ]
     names = ("compared", *(f"snapshot {version.snapshot}" for version in versions))
     optional = {"constant", "unclustered", "of unknown range", "of inexact range"}
     shown = [row for row in rows if row[0] not in optional or any(value != "0" for value in row[1:])]
     page.put_table(names, shown, right=range(1, len(names)))
+
+
+def compared_boxes(boxes: Sequence[tblctl.BoxFigures]) -> list[tuple[str, ...]]:
+    """Return the lines that compare boxes; none for keys without boxes."""
+    if not boxes:
+        return []
+    selectivity = percent(boxes[0].selectivity, 0)
+    return [
+        ("box depth", *(render.average(item.depth.mean) for item in boxes)),
+        ("box depth p99", *(render.average(item.depth.p99, 0) for item in boxes)),
+        ("box depth max", *(render.average(item.depth.max, 0) for item in boxes)),
+        *(
+            (
+                f"{selectivity} of {', '.join(reads[0].columns)} reads",
+                *(percent(read.share) for read in reads),
+            )
+            for reads in zip(*(item.reads for item in boxes), strict=True)
+        ),
+    ]
 
 
 def key_text(key: Sequence[Any], width: int | None) -> str:

@@ -20,12 +20,12 @@ from tblctl.maintain import recluster as loop
 
 NAMES = {
     "tblctl": """
-        Bill BlockInfo BlockScan Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange DepthFigures
-        DepthPoint Estimate GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome PendingPlan Plan
-        Price Progress Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion
-        SurveyedTable Table TableOptions WatchedRound WriteOutcome create drop errors execute exists find_tables
-        from_iceberg open parse_duration parse_schema parse_size parse_statement read_schema spark spark_session
-        survey type_from_text type_to_text watch
+        Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange
+        DepthFigures DepthPoint Estimate GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome
+        PendingPlan Plan Price Progress RangeShare Scan ScanExplanation ScanReport ScheduledPlan SelectOptions
+        SnapshotInfo Statement Suggestion SurveyedTable Table TableOptions WatchedRound WriteOutcome create drop
+        errors execute exists find_tables from_iceberg open parse_duration parse_schema parse_size parse_statement
+        read_schema spark spark_session survey type_from_text type_to_text watch
     """,
     "tblctl.errors": """
         AccessDeniedError ClockError CommitOutcomeUnknownError ConflictError CorruptTableError EngineError
@@ -74,7 +74,7 @@ NAMES = {
         bytes_matched column_bytes cpu_seconds io_seconds path rows_matched rows_read
     """,
     "ClusteringInfo": """
-        average_depth average_overlaps block_depth_histogram bytes cluster_by_keys constant_block_count depth
+        average_depth average_overlaps block_depth_histogram boxes bytes cluster_by_keys constant_block_count depth
         depth_buckets inexact_block_count is_mostly_unclustered levels outside rows total_block_count
         unclustered_block_count unknown_block_count worst
     """,
@@ -83,6 +83,9 @@ NAMES = {
         is_mostly_unclustered rows total_block_count unclustered_block_count unknown_block_count
     """,
     "DepthFigures": "max p50 p95 p99",
+    "BoxFigures": "columns depth reads selectivity total_block_count unknown_block_count",
+    "BoxDepth": "max mean p99 sampled standard_error",
+    "RangeShare": "best columns share",
     "DeepRange": "blocks bytes depth max min partition rows",
     "DepthPoint": """
         average_depth average_overlaps blocks operation rows snapshot source timestamp
@@ -241,7 +244,7 @@ SIGNATURES = {
         "estimate(*, days=30, target_depth=4.0, policy=None, price_per_gib=None, price_per_hour=None)",
         "gc(older_than='24h', *, expire_older_than=None, keep=None, dry_run=False)",
         "history(limit=None)",
-        "info(columns=None, where=None, *, worst=5)",
+        "info(columns=None, where=None, *, worst=5, boxes=False)",
         "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
         "plan(policy=None, where=None, options=None, *, cluster_by=None)",
@@ -272,7 +275,7 @@ SIGNATURES = {
         "files(limit=None)",
         "gc(keep=10, older_than='24h', *, dry_run=False)",
         "history(limit=None)",
-        "info(columns=None, where=None, *, worst=5)",
+        "info(columns=None, where=None, *, worst=5, boxes=False)",
         "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
         "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
@@ -329,6 +332,15 @@ SIGNATURES = {
         "to_dict()",
     ],
     "DepthFigures": [
+        "to_dict()",
+    ],
+    "BoxFigures": [
+        "to_dict()",
+    ],
+    "BoxDepth": [
+        "to_dict()",
+    ],
+    "RangeShare": [
         "to_dict()",
     ],
     "DeepRange": [
