@@ -146,8 +146,7 @@ def recluster(
     keyed = params.keyed_by(table, cluster_by)
     if dry_run:
         made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
-        advice = params.refine_advice(location, opening)
-        plans.print_plan(made, final=final, advice=advice, as_json=as_json)
+        plans.print_plan(made, final=final, advice=params.refine_advice(location, opening), as_json=as_json)
         return
     if pending is not None:
         print_recluster(carry_out(table, pending, plans_at, engine), as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tables import SCHEMA, rows
 
 import tblctl
 from tblctl.cli.main import application
+from tblctl.cli.show import plans
 
 
 def invoke(*words: str) -> Any:
@@ -81,3 +83,17 @@ def test_no_table(tmp_path: Path) -> None:
     done = invoke("plan", str(tmp_path))
     assert done.exit_code == 1
     assert "there is no table" in done.stderr
+
+
+def test_a_plan_of_very_many_groups_is_shown_by_the_first_and_each_reason_once(
+    overlapping: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tblctl.open(overlapping).plan(policy="full")
+    first = plan.groups[0]
+    groups = tuple(replace(first, number=number, blocks=(f"data/{number}",)) for number in range(10_000))
+    plans.print_plan(replace(plan, groups=groups), final=False, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 150
+    assert "... and 9,900 groups more: --json lists them all" in lines
+    assert f"groups 0 to 99: {first.why}" in lines
+    assert any(line.startswith("(10,000 groups: 10,000 blocks") for line in lines)

@@ -391,19 +391,6 @@ def test_a_dry_run_shows_groups_what_is_left_out_and_what_to_expect(library: Lib
     assert final[-1].startswith("This is the first round;")
 
 
-def test_a_dry_run_of_very_many_groups_shows_the_first_and_says_each_reason_once(library: Library) -> None:
-    first = PLAN.groups[0]
-    groups = tuple(replace(first, number=number, blocks=(f"data/{number}",)) for number in range(10_000))
-    library.plan_made = replace(PLAN, groups=groups)
-    lines = done("recluster", "t", "--dry-run").splitlines()
-    assert len(lines) < 150
-    assert "... and 9,900 groups more: --json lists them all" in lines
-    assert f"groups 0 to 99: {first.why}" in lines
-    assert any(line.startswith("(10,000 groups: 10,000 blocks") for line in lines)
-    shown = json.loads(done("recluster", "t", "--dry-run", "--json"))
-    assert len(shown["groups"]) == 10_000
-
-
 def test_a_dry_run_with_nothing_to_do_says_why(library: Library) -> None:
     library.plan_made = replace(PLAN, groups=(), note="nothing to do: level 0 is well clustered")
     assert done("recluster", "t", "--dry-run") == "nothing to do: level 0 is well clustered\n"
