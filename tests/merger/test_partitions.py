@@ -44,11 +44,19 @@ def view_of(subject: Twin) -> View:
 def grouped(subject: Twin, *groups: list[str]) -> Plan:
     """Return a plan with these groups of two blocks."""
     plan = plan_of(subject, "full")
-    group = dataclasses.replace(plan.groups[0], rows=8)
+    blocks = subject.port.newest().blocks([path for paths in groups for path in paths])
     return dataclasses.replace(
         plan,
         groups=tuple(
-            dataclasses.replace(group, number=number, blocks=tuple(paths))
+            dataclasses.replace(
+                plan.groups[0],
+                number=number,
+                blocks=tuple(paths),
+                rows=8,
+                size_bytes=sum(blocks[path].size_bytes for path in paths),
+                decoded_bytes=sum(blocks[path].decoded_bytes for path in paths),
+                partition=blocks[paths[0]].partition,
+            )
             for number, paths in enumerate(groups)
         ),
     )
