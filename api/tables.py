@@ -21,6 +21,7 @@ from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
     from tblctl.tableformat.model.scan_report import ScanReport
+    from tblctl.tableformat.native.write.input_rows import InputRows
 
 
 def create(
@@ -51,16 +52,19 @@ def create(
     refuse_iceberg(location, "create")
     columns = parse_schema(schema) if isinstance(schema, str) else schema
     native = NativeTable(Storage(location, storage_options), SYSTEM)
-    rows = None
-    if sample is not None:
+
+    def sampled() -> InputRows | None:
+        if sample is None:
+            return None
         from tblctl.tableformat.native.write.input_rows import open_source
 
-        rows = open_source(sample, lambda url: Storage(url, storage_options))
+        return open_source(sample, native.storage.elsewhere)
+
     if POLICY in (options or {}):
         from tblctl.policies import require_policy_of
 
         require_policy_of(options or {})
-    native.create(columns, cluster_by, options or {}, rows)
+    native.create(columns, cluster_by, options or {}, sampled)
     return Table(native)
 
 

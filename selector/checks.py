@@ -25,6 +25,9 @@ from tblctl.selector.table_view import MOST_LEVEL, TableView, joined
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort
 
+MOST_SORTS = 64
+"""Live sorts of a table. Every snapshot has all of them; a curve takes up to 40 kB."""
+
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
 _OPTION_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _KINDS = ", ".join(kind.__name__ for kind in KINDS)
@@ -223,6 +226,8 @@ def _require_blocks(view: TableView, drafts: Sequence[Draft]) -> None:
         sort = draft.sort
         if sort and named.setdefault(sort.id, sort) != sort:
             raise _BrokenRuleError(f"group {number}: its sort has the id {sort.id} of another one")
+        if len(named) > MOST_SORTS and len(named) > len(view.sorts):
+            raise _BrokenRuleError(f"group {number}: its sort would be live beside {MOST_SORTS} others")
         if view.is_partitioned and np.ptp(view.partition[draft.blocks]):
             raise _BrokenRuleError(f"group {number} crosses partitions")
 

@@ -2,8 +2,8 @@
 
 Boundaries are chosen from values that were seen, each with a weight: how many rows it stands for. A value that is
 heavier than two ranges gets a range of its own, from it to the least value above it; so does every value if they are
-few. The outer ranges lie beyond what was seen, but for the thousandth of a tenth at each end: a single odd date does
-not hide that later ones are new.
+few. The outer ranges lie beyond what was seen, but for one row in 10,000 at each end: a single odd date does not hide
+that later ones are new.
 """
 
 from __future__ import annotations

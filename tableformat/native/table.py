@@ -76,9 +76,9 @@ class NativeTable:
         schema: pa.Schema,
         cluster_by: str | Sequence[str],
         options: Mapping[str, Any],
-        sample: InputRows | None = None,
+        sample: Callable[[], InputRows | None] = lambda: None,
     ) -> Snapshot:
-        """Create the table, empty. A curve takes its boundaries from `sample`.
+        """Create the table, empty. A curve takes its boundaries from the rows that `sample` opens.
 
         Raises:
             TableExistsError: the location holds a table, or anything else.
@@ -294,7 +294,9 @@ class NativeTable:
         )
 
 
-def _first_sort(cluster_by: str | Sequence[str], schema: Schema, sample: InputRows | None) -> Sort:
+def _first_sort(
+    cluster_by: str | Sequence[str], schema: Schema, open_sample: Callable[[], InputRows | None]
+) -> Sort:
     """Return the sort of a new table's key."""
     key = parse_key(cluster_by, schema)
     if not key.is_curve:
@@ -303,6 +305,7 @@ def _first_sort(cluster_by: str | Sequence[str], schema: Schema, sample: InputRo
 
     leaves = [schema.leaf_by_id(term.column_id) for term in key.terms]
     found = [leaf for leaf in leaves if leaf is not None]
+    sample = open_sample()
     if sample is None:
         raise no_rows(found, "a new table has none")
     names = list(dict.fromkeys(leaf.path[0] for leaf in found))

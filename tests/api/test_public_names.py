@@ -75,7 +75,7 @@ NAMES = {
     """,
     "ClusteringInfo": """
         average_depth average_overlaps block_depth_histogram boxes bytes cluster_by_keys constant_block_count depth
-        depth_buckets inexact_block_count is_mostly_unclustered levels rows total_block_count
+        depth_buckets inexact_block_count is_mostly_unclustered levels outside rows total_block_count
         unclustered_block_count unknown_block_count worst
     """,
     "ClusteringFigures": """
@@ -206,7 +206,7 @@ NAMES = {
 }
 SIGNATURES = {
     "tblctl": [
-        "create(location, schema, *, cluster_by=(), options=None, storage_options=None)",
+        "create(location, schema, *, cluster_by=(), sample=None, options=None, storage_options=None)",
         "drop(location, *, if_exists=False, storage_options=None)",
         "execute(text, *, resolve=None, storage_options=None, **options)",
         "exists(location, *, storage_options=None)",

@@ -100,6 +100,27 @@ def test_a_recluster_puts_all_rows_along_the_curve(memory_url: str, key: str) ->
     assert table.recluster(final=True).commits == 0
 
 
+def test_the_statement_reclusters_along_the_curve(memory_url: str) -> None:
+    table = make(memory_url)
+    outcome = tblctl.execute(f"OPTIMIZE TABLE '{memory_url}' RECLUSTER")
+    assert outcome is not None
+    assert outcome.committed_groups
+    assert in_order(table)
+
+
+def test_what_is_shown_of_any_table_is_shown_of_one_along_a_curve(memory_url: str, tmp_path: Any) -> None:
+    table = make(memory_url)
+    table.recluster(final=True)
+    table.append(rows(90))
+    assert table.suggest(["n = 1"]).cluster_by == (KEY,)
+    assert [point.average_depth for point in table.depth_history(2)] == [pytest.approx(1.5, abs=0.5)] * 2
+    table.picture(tmp_path / "t.svg")
+    assert KEY in (tmp_path / "t.svg").read_text()
+    assert table.estimate(days=1)
+    before, after = table.compare(str(table.snapshot.sequence - 1), str(table.snapshot.sequence))
+    assert before.info.average_depth < after.info.average_depth
+
+
 def test_blocks_keep_the_curve_through_deletes_and_updates(memory_url: str) -> None:
     table = make(memory_url)
     table.delete("n = 3")

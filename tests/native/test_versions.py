@@ -48,7 +48,7 @@ def test_unknown_keys_do_not_hide_a_table(location: str) -> None:
 
 def test_blocks_of_an_unknown_kind_of_sort_read_as_unordered(location: str) -> None:
     def change(document: dict[str, Any]) -> None:
-        document["sorts"]["1"].update(kind="hilbert", parameters={"bits": 8})
+        document["sorts"]["1"].update(kind="peano", parameters={"bits": 8})
         document["min_writer_version"] = WRITER_VERSION + 1
 
     as_if_newer(location, change)

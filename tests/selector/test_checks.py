@@ -140,6 +140,16 @@ def test_whole_numbers_of_any_kind_become_plain_ones(kind):
     assert (type(group.output_level), group.output_level, len(group.blocks)) == (int, 3, 2)
 
 
+def test_at_most_64_sorts_are_live():
+    table = some_table()
+    sorts = {number: Sort(id=number, terms=(Term(column_id=number),)) for number in range(1, 65)}
+    view = dataclasses.replace(table.view(), sorts=sorts)
+    table.view = lambda _restricted: view
+    with pytest.raises(InvalidOptionError, match="group 0: its sort would be live beside 64 others"):
+        plan_of(drafts([0, 1], sort=Sort(id=65, terms=(Term(column_id=1),))), table)
+    assert plan_of(drafts([0, 1], sort=sorts[64]), table).groups[0].sort_id == 64
+
+
 def test_a_sort_with_the_id_of_another_one_is_refused():
     view = dataclasses.replace(some_table().view(), sorts={1: Sort(id=1, terms=(Term(column_id=1),))})
     table = some_table()

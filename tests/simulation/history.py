@@ -141,7 +141,7 @@ def draw(
     return History(
         seed=seed,
         disk=rng.random() < 0.3,
-        cluster_by=rng.choice(["k", "k", "k, x", "x"]),
+        cluster_by=rng.choice(["k", "k", "k, x", "x", "hilbert(k, x)"]),
         scripts=tuple(scripts),
         events=tuple(events),
         traits=frozenset(rng.choice([(), (), (), ("reclusters inline",), ("leaves plans",)])),

@@ -67,6 +67,18 @@ def test_rows_go_out_as_sorted_blocks_and_come_back(session: Any, tmp_path: Path
     assert no_orphans(table)
 
 
+def test_rows_of_a_frame_go_out_along_the_curve(session: Any, tmp_path: Path) -> None:
+    sample = pa.table({"k": range(4000), "s": [str(number) for number in range(4000)]})
+    table = tblctl.create(str(tmp_path), SCHEMA, cluster_by="hilbert(k, s)", options=OPTIONS, sample=sample)
+    frame(session, 4000).write.format("tblctl").mode("append").save(str(tmp_path))
+    assert table.info().unclustered_block_count == 0
+    assert len(table.files()) > 3
+    assert table.check(deep=True).ok
+    assert sorted(session.read.format("tblctl").load(str(tmp_path)).collect()) == sorted(
+        frame(session, 4000).collect()
+    )
+
+
 def test_conditions_skip_blocks_and_queries_of_one_frame_do_not_disturb_each_other(
     session: Any, tmp_path: Path
 ) -> None:

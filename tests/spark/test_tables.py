@@ -22,10 +22,10 @@ SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.list_(pa.flo
 BLOCK_ROWS = 500
 
 
-def make_table(url: str, **more: Any) -> tblctl.Table:
+def make_table(url: str, *key: str, **more: Any) -> tblctl.Table:
     """Make two ranges of keys, far from each other, of overlapping blocks: two groups a round."""
     options = {"block_rows": BLOCK_ROWS, "row_group_rows": 100}
-    table = tblctl.create(url, SCHEMA, cluster_by=["k", "n"], options=options, **more)
+    table = tblctl.create(url, SCHEMA, cluster_by=key or ["k", "n"], options=options, **more)
     rng = np.random.default_rng(7)
     for number in range(10):
         keys = rng.integers(0, 300, BLOCK_ROWS) + (number % 2) * 1000
@@ -66,6 +66,25 @@ def test_both_engines_give_the_same_table(
     assert there.check(deep=True).problems == ()
     assert {unit for _, _, unit in progress} == {"rows", "groups"}
     assert spark.session.range(10).count() == 10
+
+
+@pytest.mark.parametrize("kind", ["zorder", "hilbert"])
+def test_both_engines_give_the_same_table_along_a_curve(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    sample = pa.table({"k": [f"{key:05d}" for key in range(300)], "n": range(300)})
+    here, there = (
+        make_table(str(tmp_path / name), f"{kind}(n, k)", sample=sample) for name in ("here", "there")
+    )
+    before = rows(here)
+    monkeypatch.setattr(LocalEngine, "parallelism", SparkEngine(spark.session, CODE).parallelism)
+    here.recluster(engine="local", final=True)
+    outcome = there.recluster(spark=spark.session, final=True)
+    assert (outcome.engine, outcome.failed_groups, outcome.committed_groups > 0) == ("spark", 0, True)
+    assert there.info().average_depth == 1.0
+    assert shape(here) == shape(there)
+    assert rows(here) == rows(there) == before
+    assert there.check(deep=True).problems == ()
 
 
 def test_a_missing_block_fails_its_group_alone(spark: Any, tmp_path: Path) -> None:
