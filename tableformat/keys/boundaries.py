@@ -2,8 +2,8 @@
 
 Boundaries are chosen from values that were seen, each with a weight: how many rows it stands for. A value that is
 heavier than two ranges gets a range of its own, from it to the least value above it; so does every value if they are
-few. The outer ranges lie beyond what was seen, but for one row in 10,000 at each end: a single odd date does not hide
-that later ones are new.
+few. Others get as many ranges as they have of the weight. The outer ranges lie beyond what was seen, but for one row in
+10,000 at each end: a single odd date does not hide that later ones are new.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from tblctl.tableformat.keys.numbers import has_value, order_numbers
+from tblctl.tableformat.keys.places import spread_places, weighted_places
 from tblctl.tableformat.model.curve import most_boundaries
 from tblctl.tableformat.model.schema.types import is_any_binary, is_any_string
 
@@ -31,8 +32,10 @@ _EXACT = Context(prec=100)
 _LAST_CHARACTER = chr(0x10FFFF)
 
 
-def choose_boundaries(values: pa.Array, weights: Weights, *, bits: int) -> pa.Array:
-    """Return at most `most_boundaries(bits)` ascending boundaries between values. O(n log n).
+def divided(values: pa.Array, weights: Weights, *, bits: int) -> tuple[pa.Array, tuple[int, ...]]:
+    """Return at most `most_boundaries(bits)` ascending boundaries between values, and the places of the ranges.
+
+    The places are () if they are as far apart as can be. O(n log n).
 
     Args:
         values: in any order, of a statistic type; nulls and NaN do not count.
@@ -42,9 +45,18 @@ def choose_boundaries(values: pa.Array, weights: Weights, *, bits: int) -> pa.Ar
     present = has_value(values)
     values, weights = values.filter(pa.array(present)), weights[present]
     if not len(values):
-        return values
+        return values, ()
     values, weights = _distinct(values, weights)
-    most = most_boundaries(bits)
+    boundaries = _boundaries(values, weights, most_boundaries(bits))
+    # A value at a boundary is above it.
+    ranges = _places(order_numbers(boundaries), values, "right")
+    found = np.bincount(ranges, weights, len(boundaries) + 1).astype(np.float64)
+    places = weighted_places(found, bits)
+    is_even = np.array_equal(places, spread_places(len(places), bits))
+    return boundaries, () if is_even else tuple(places.tolist())
+
+
+def _boundaries(values: pa.Array, weights: Weights, most: int) -> pa.Array:
     total = weights.sum()
     through = np.cumsum(weights)
     inside = (through >= _ODD_SHARE * total) & (through - weights <= (1 - _ODD_SHARE) * total)
@@ -54,7 +66,7 @@ def choose_boundaries(values: pa.Array, weights: Weights, *, bits: int) -> pa.Ar
         own = inside
     light = np.where(own, 0, weights)
     light[:first] = light[last + 1 :] = 0
-    room = most - 2 * int(own.sum()) - 2
+    room = min(most - 2 * int(own.sum()) - 2, int(np.ceil(most * light.sum() / total)))
     cuts = np.union1d(_quantiles(light, max(room, 0)), [first])
     whole = np.flatnonzero(own)
     ends = np.union1d(whole, [last])

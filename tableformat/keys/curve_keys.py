@@ -161,8 +161,10 @@ def _axes(parameters: tuple[tuple[str, Any], ...], kinds: tuple[pa.DataType, ...
     ranges = ranges_of(parameters)
     places = np.arange(1 << ranges.bits)
     return [
-        Axis(values.cast(kind), bits=ranges.bits, images=interleaved(number, len(kinds), places))
-        for number, (values, kind) in enumerate(zip(ranges.boundaries, kinds, strict=True))
+        Axis(values.cast(kind), own, bits=ranges.bits, images=interleaved(number, len(kinds), places))
+        for number, (values, own, kind) in enumerate(
+            zip(ranges.boundaries, ranges.places, kinds, strict=True)
+        )
     ]
 
 
@@ -171,7 +173,8 @@ def _plain_axis(parameters: tuple[tuple[str, Any], ...], number: int, kind: pa.D
     """Return the axis of a column whose images are its places."""
     ranges = ranges_of(parameters)
     images = np.arange(1 << ranges.bits, dtype=np.uint64)
-    return Axis(ranges.boundaries[number].cast(kind), bits=ranges.bits, images=images)
+    boundaries, places = ranges.boundaries[number].cast(kind), ranges.places[number]
+    return Axis(boundaries, places, bits=ranges.bits, images=images)
 
 
 def _aligned(columns: Sequence[pa.ChunkedArray], count: int) -> Iterator[list[pa.Array]]:

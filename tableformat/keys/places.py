@@ -1,10 +1,12 @@
 """Where values of a column lie on an axis of a curve's grid.
 
-Ranges are spread over the whole axis, so that few of them are told apart by its high bits. The last two places are
-those of NaN and of NULL.
+Ranges are spread over the whole axis, so that few of them are told apart by its high bits, and a heavy one takes as
+much of the axis as it has of the rows. The last two places are those of NaN and of NULL.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,18 +33,31 @@ def spread_places(ranges: int, bits: int) -> npt.NDArray[np.int64]:
     return np.asarray(np.minimum((number << np.int64(bits)) // ranges, latest), np.int64)
 
 
+def weighted_places(weights: npt.NDArray[np.float64], bits: int) -> npt.NDArray[np.int64]:
+    """Return the ascending places of ranges of these weights: in the middle of what each has of the axis."""
+    number = np.arange(len(weights))
+    whole = (1 << bits) - PLACES_APART
+    through = np.cumsum(weights)
+    middle = ((through - weights / 2) / through[-1] * whole).astype(np.int64)
+    ascending = np.maximum.accumulate(middle - number) + number
+    return np.asarray(np.minimum(ascending, whole - len(weights) + number), np.int64)
+
+
 class Axis:
     """One axis of a grid. Threads may share one.
 
     Args:
         boundaries: ascending, in the type of the values.
+        places: of the ranges; () if they are as far apart as can be.
         bits: of a place.
         images: what stands for each place, 2**bits numbers.
     """
 
-    def __init__(self, boundaries: pa.Array, *, bits: int, images: Numbers) -> None:
+    def __init__(self, boundaries: pa.Array, places: Sequence[int], *, bits: int, images: Numbers) -> None:
         self._nan, self._null = images[-2:]
-        self._images = images[spread_places(len(boundaries) + 1, bits)]
+        self._images = images[
+            np.array(places, np.int64) if places else spread_places(len(boundaries) + 1, bits)
+        ]
         self._bounds = order_numbers(boundaries)
         self._floats = pt.is_floating(boundaries.type)
         self._base = self._end = np.int64(0)

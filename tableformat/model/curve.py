@@ -1,7 +1,8 @@
 """The parameters of curve sorts: how finely each column is divided, and by which boundaries.
 
 k ascending boundaries divide a column into k + 1 ranges: a value is in range i if i boundaries are at most it. The
-first range and the last are open. NaN and NULL are in none of them; each has its own place after all values.
+first range and the last are open. NaN and NULL are in none of them; each has its own place after all values. Places of
+ranges are as far apart as the ranges are heavy: so each half of an axis has about half of the rows.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -41,13 +43,15 @@ class Ranges:
     Attributes:
         bits: of each column's place.
         boundaries: for each column its ascending boundaries, of the statistic type that the column had then.
+        places: for each column the ascending places of its ranges; () if they are as far apart as can be.
 
     Raises:
-        ValueError: at construction: bits or columns are too few or too many, or boundaries do not ascend.
+        ValueError: at construction: bits or columns are too few or too many, boundaries or places do not ascend.
     """
 
     bits: int
     boundaries: tuple[pa.Array, ...]
+    places: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
         if not LEAST_COLUMNS <= len(self.boundaries) <= MOST_COLUMNS:
@@ -63,6 +67,11 @@ class Ranges:
             if not _ascends(values):
                 msg = "the boundaries of a column do not ascend"
                 raise ValueError(msg)
+        if len(self.places) != len(self.boundaries):
+            msg = f"places of {len(self.places)} columns, boundaries of {len(self.boundaries)}"
+            raise ValueError(msg)
+        for places, values in zip(self.places, self.boundaries, strict=True):
+            _check_places(places, len(values) + 1, self.bits)
 
     def to_parameters(self) -> tuple[tuple[str, Any], ...]:
         """Return the parameters of the sort."""
@@ -70,7 +79,20 @@ class Ranges:
             ("bits", self.bits),
             ("types", tuple(type_to_text(values.type) for values in self.boundaries)),
             ("boundaries", tuple(tuple(map(value_to_json, values)) for values in self.boundaries)),
+            ("places", self.places),
         )
+
+
+def _check_places(places: tuple[int, ...], ranges: int, bits: int) -> None:
+    if not places:
+        return
+    if len(places) != ranges or any(type(place) is not int for place in places):
+        msg = f"{len(places)} places for the {ranges} ranges of a column, expected as many whole numbers, or none"
+        raise ValueError(msg)
+    last = (1 << bits) - PLACES_APART - 1
+    if places[0] < 0 or places[-1] > last or any(low >= high for low, high in pairwise(places)):
+        msg = f"the places of a column do not ascend from 0 on to at most {last}"
+        raise ValueError(msg)
 
 
 def most_boundaries(bits: int) -> int:
@@ -94,17 +116,19 @@ def ranges_of(parameters: tuple[tuple[str, Any], ...]) -> Ranges:
 @functools.lru_cache(maxsize=128)
 def _ranges_of(parameters: tuple[tuple[str, Any], ...]) -> Ranges:
     given = dict(parameters)
-    if given.keys() != {"bits", "types", "boundaries"}:
-        msg = f"expected bits, types and boundaries, got {', '.join(map(str, given))[:100]}"
+    if given.keys() != {"bits", "types", "boundaries", "places"}:
+        msg = f"expected bits, types, boundaries and places, got {', '.join(map(str, given))[:100]}"
         raise ValueError(msg)
-    bits, types, boundaries = given["bits"], given["types"], given["boundaries"]
-    if type(bits) is not int or not isinstance(types, tuple) or not isinstance(boundaries, tuple):
-        msg = "expected a number of bits, and arrays of types and boundaries"
+    bits, types, boundaries, places = (given[name] for name in ("bits", "types", "boundaries", "places"))
+    if type(bits) is not int or not all(
+        isinstance(each, tuple) for each in (types, boundaries, places, *places)
+    ):
+        msg = "expected a number of bits, and arrays of types, boundaries and places"
         raise ValueError(msg)
     if len(types) != len(boundaries):
         msg = f"types of {len(types)} columns, boundaries of {len(boundaries)}"
         raise ValueError(msg)
-    return Ranges(bits=bits, boundaries=tuple(map(_values_of, types, boundaries)))
+    return Ranges(bits=bits, boundaries=tuple(map(_values_of, types, boundaries)), places=places)
 
 
 def _values_of(text: object, values: object) -> pa.Array:

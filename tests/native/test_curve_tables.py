@@ -291,7 +291,7 @@ def test_only_tables_with_a_curve_ask_for_a_newer_writer(
     table.set_cluster_key(KEY)
     document = json.loads(table._native.storage.read(snapshot_path(head(table).sequence)))
     assert document["min_writer_version"] == 5
-    assert document["sorts"]["2"]["parameters"].keys() == {"bits", "types", "boundaries"}
+    assert document["sorts"]["2"]["parameters"].keys() == {"bits", "types", "boundaries", "places"}
     monkeypatch.setattr(snapshot_file, "WRITER_VERSION", 4)
     with pytest.raises(UnsupportedFormatError, match="newer tblctl"):
         table.append(rows(0))
@@ -454,12 +454,25 @@ def test_a_column_of_the_curve_is_renamed_and_widened_but_not_dropped(memory_url
         ({"boundaries": [[1, 2], ["a"]]}, "JSON form of int64"),
         ({"boundaries": [[1, 2], 5]}, "array of boundaries"),
         ({"boundaries": [[1, 2], [{}]]}, "expected numbers and texts"),
-        ({"boundaries": [[1, 2]], "types": ["int64"]}, "curve of 1 columns"),
-        ({"more": 1}, "expected bits, types and boundaries"),
+        ({"boundaries": [[1, 2]], "types": ["int64"], "places": [[]]}, "curve of 1 columns"),
+        ({"places": [[]]}, "places of 1 columns"),
+        ({"places": [[], [0, 1]]}, "2 places for the 3 ranges"),
+        ({"places": [[], [0, 1, 1.0]]}, "as many whole numbers"),
+        ({"places": [[], [0, 1, True]]}, "as many whole numbers"),
+        ({"places": [[], [0, 2, 1]]}, "places of a column do not ascend"),
+        ({"places": [[], [-1, 2, 3]]}, "places of a column do not ascend"),
+        ({"places": [[], [0, 2, 14]]}, "to at most 13"),
+        ({"places": [[], 5]}, "arrays of types, boundaries and places"),
+        ({"more": 1}, "expected bits, types, boundaries and places"),
     ],
 )
 def test_boundaries_that_no_curve_has_are_refused(change: dict[str, Any], words: str) -> None:
-    parameters = {"bits": 4, "types": ["int64", "int64"], "boundaries": [[1, 2], [3, 4]]} | change
+    parameters = {
+        "bits": 4,
+        "types": ["int64", "int64"],
+        "boundaries": [[1, 2], [3, 4]],
+        "places": [[], []],
+    } | change
     terms = [dataclasses.asdict(Term(column_id=number)) for number in (1, 2)]
     stored = {"id": 1, "kind": "hilbert", "terms": terms, "parameters": parameters}
     with pytest.raises(ValueError, match=words):
@@ -475,7 +488,12 @@ def test_boundaries_that_no_curve_has_are_refused(change: dict[str, Any], words:
     ],
 )
 def test_terms_that_no_curve_has_are_refused(terms: tuple[Term, ...], words: str) -> None:
-    parameters = (("bits", 4), ("types", ("int64", "int64")), ("boundaries", ((1,), (2,))))
+    parameters = (
+        ("bits", 4),
+        ("types", ("int64", "int64")),
+        ("boundaries", ((1,), (2,))),
+        ("places", ((), (3, 9))),
+    )
     with pytest.raises(ValueError, match=words):
         Sort(id=1, kind="zorder", terms=terms, parameters=parameters)
 

@@ -16,13 +16,13 @@ from arrow_rows import arrays
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.tableformat.keys.boundaries import choose_boundaries, successor, with_bounds
+from tblctl.tableformat.keys.boundaries import divided, successor, with_bounds
 from tblctl.tableformat.keys.curves import hilbert_bound, hilbert_numbers, interleaved
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.linear import to_statistic
 from tblctl.tableformat.keys.numbers import has_value
 from tblctl.tableformat.keys.order import key_table
-from tblctl.tableformat.keys.places import spread_places
+from tblctl.tableformat.keys.places import spread_places, weighted_places
 from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.curve import CURVES, Ranges, most_boundaries, ranges_of
 from tblctl.tableformat.model.schema.schema import Schema
@@ -124,11 +124,44 @@ def test_ranges_are_spread_over_the_axis_below_nan_and_null(case: tuple[int, int
     assert ranges == 1 or places[-1] >= (1 << (bits - 1)) - 3
 
 
+@given(
+    st.integers(2, 10).flatmap(
+        lambda bits: st.tuples(
+            st.just(bits),
+            st.lists(st.integers(0, 1000), min_size=1, max_size=min(most_boundaries(bits) + 1, 60)).filter(
+                any
+            ),
+        )
+    )
+)
+def test_places_ascend_and_each_range_has_of_the_axis_what_it_has_of_the_rows(
+    case: tuple[int, list[int]],
+) -> None:
+    bits, weights = case
+    places = weighted_places(np.array(weights, np.float64), bits)
+    whole = (1 << bits) - 2
+    assert (np.diff(places) > 0).all()
+    assert 0 <= places[0] <= places[-1] < whole
+    through = np.cumsum(weights) / sum(weights)
+    middles = (through - np.array(weights) / 2 / sum(weights)) * whole
+    assert np.abs(places - middles).max() <= len(weights), "as far as others leave it room"
+
+
+def test_a_heavy_value_takes_half_of_the_axis_if_it_has_half_of_the_rows() -> None:
+    weights = np.concatenate(([1000.0], np.ones(1000)))
+    boundaries, places = divided(pa.array(np.arange(1001)), weights, bits=8)
+    assert boundaries[:2].to_pylist() == [0, 1], "a range of its own"
+    assert places[1] in range(60, 68), "in the middle of the lower half"
+    later = np.array(places[2:])
+    assert (later[0] >= 124, len(later) > 100) == (True, True), "the others have the upper half"
+    assert np.diff(later).max() <= 2
+
+
 # -- boundaries ---------------------------------------------------------------------------------------------------
 
 
 def weighed(values: pa.Array, bits: int = 4) -> list[Any]:
-    return choose_boundaries(values, np.ones(len(values)), bits=bits).to_pylist()
+    return divided(values, np.ones(len(values)), bits=bits)[0].to_pylist()
 
 
 def test_few_values_have_a_range_each_with_nothing_beside_them() -> None:
@@ -213,23 +246,26 @@ def curve_rows(draw: Any, kinds: Any = ORDERABLE) -> tuple[pa.Table, Sort, Schem
     rows = pa.table(columns)
     bits = draw(st.integers(2, 16))
     seen = draw(st.integers(0, count))
-    boundaries = tuple(
-        choose_boundaries(to_statistic(column.slice(0, seen)).combine_chunks(), np.ones(seen), bits=bits)
-        for column in rows.columns
+    boundaries, places = zip(
+        *(
+            divided(to_statistic(column.slice(0, seen)).combine_chunks(), np.ones(seen), bits=bits)
+            for column in rows.columns
+        ),
+        strict=True,
     )
     terms = tuple(Term(column_id=leaf.id) for leaf in schema.leaves)
-    parameters = Ranges(bits=bits, boundaries=boundaries).to_parameters()
+    parameters = Ranges(bits=bits, boundaries=boundaries, places=places).to_parameters()
     return rows, Sort(id=1, kind=draw(st.sampled_from(CURVES)), terms=terms, parameters=parameters), schema
 
 
-def place_of(value: Any, boundaries: list[Any], bits: int) -> int:
+def place_of(value: Any, boundaries: list[Any], places: tuple[int, ...], bits: int) -> int:
     """Return where a model value lies on its axis: by counting boundaries."""
     if value is None:
         return (1 << bits) - 1
     if isinstance(value, tuple) and value[0]:
         return (1 << bits) - 2  # NaN
     passed = bisect.bisect_right(boundaries, value)
-    return int(spread_places(len(boundaries) + 1, bits)[passed])
+    return int((places or spread_places(len(boundaries) + 1, bits))[passed])
 
 
 @given(curve_rows())
@@ -238,10 +274,10 @@ def test_keys_are_those_of_the_model(case: tuple[pa.Table, Sort, Schema]) -> Non
     ranges = ranges_of(sort.parameters)
     places = [
         [
-            place_of(value, model_values(bounds), ranges.bits)
+            place_of(value, model_values(bounds), own, ranges.bits)
             for value in model_values(column.combine_chunks())
         ]
-        for column, bounds in zip(rows.columns, ranges.boundaries, strict=True)
+        for column, bounds, own in zip(rows.columns, ranges.boundaries, ranges.places, strict=True)
     ]
     slow = slow_zorder if sort.kind == "zorder" else slow_hilbert
     expected = [slow(list(cell), ranges.bits) for cell in zip(*places, strict=True)]
@@ -299,7 +335,10 @@ def test_a_block_without_statistics_of_a_column_has_unknown_bounds() -> None:
 def curve(kind: str, *boundaries: pa.Array, bits: int = 4) -> Sort:
     terms = tuple(Term(column_id=number) for number in range(1, len(boundaries) + 1))
     return Sort(
-        id=1, kind=kind, terms=terms, parameters=Ranges(bits=bits, boundaries=boundaries).to_parameters()
+        id=1,
+        kind=kind,
+        terms=terms,
+        parameters=Ranges(bits=bits, boundaries=boundaries, places=((),) * len(boundaries)).to_parameters(),
     )
 
 
@@ -322,9 +361,7 @@ def test_keys_stay_when_a_column_gets_a_wider_type(kinds: tuple[pa.DataType, pa.
     narrow, wide = kinds
     assert can_widen(narrow, wide)
     values = data.draw(arrays(pa.field("a", narrow), 6)).cast(read_type(narrow))
-    boundaries = choose_boundaries(
-        to_statistic(pa.chunked_array([values])).combine_chunks(), np.ones(6), bits=4
-    )
+    boundaries, _ = divided(to_statistic(pa.chunked_array([values])).combine_chunks(), np.ones(6), bits=4)
     sort = curve("zorder", boundaries, pa.array([1]))
     rows = pa.table({"a": values, "b": pa.array([0] * 6)})
     before, after = (Schema.create(pa.schema([("a", kind), ("b", pa.int64())])) for kind in (narrow, wide))

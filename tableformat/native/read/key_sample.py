@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import InvalidDataError, InvalidKeyError
-from tblctl.tableformat.keys.boundaries import Weights, choose_boundaries, with_bounds
+from tblctl.tableformat.keys.boundaries import Weights, divided, with_bounds
 from tblctl.tableformat.keys.linear import leaf_values
 from tblctl.tableformat.model.cluster_key import Term
 from tblctl.tableformat.model.curve import BITS, Ranges
@@ -98,7 +98,8 @@ def _leaves(terms: Sequence[Term], schema: Schema) -> list[Leaf]:
 def _ranges(columns: Iterable[tuple[pa.Array, Weights]]) -> Ranges:
     given = list(columns)
     bits = BITS[len(given)]
-    return Ranges(bits=bits, boundaries=tuple(choose_boundaries(*column, bits=bits) for column in given))
+    boundaries, places = zip(*(divided(*column, bits=bits) for column in given), strict=True)
+    return Ranges(bits=bits, boundaries=boundaries, places=places)
 
 
 def _sampled_offsets(rows: npt.NDArray[np.int64]) -> dict[int, list[int]]:
