@@ -310,9 +310,7 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         policy_name="" if job.plan else job.request.policy.name,
     )
     plan, policy_state = _planned(job, state, version, view)
-    if (
-        job.plan and view is not None
-    ):  # before the engine, which may be chosen by the bytes that the plan says
+    if job.plan and view is not None:  # before the engine, which is chosen by the bytes that a plan says
         require_listed(job.plan, view)
     watch.begin(state, policy_state)
     if not plan.groups:

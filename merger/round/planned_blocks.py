@@ -200,6 +200,6 @@ def refuse_other_figures(group: Group, figures: Mapping[str, int], partitions: C
         if value != expected[name]:
             msg = (
                 f"group {group.number} of the plan: {name} is {value!r:.80}, expected {expected[name]!r:.80}, as its "
-                "blocks have it: the plan was edited; plan again"
+                "blocks have it: the plan was edited, or the table has changed; plan again"
             )
             raise InvalidDataError(msg, plan_field=name, group=group.number)
