@@ -15,7 +15,7 @@ last row goes on at the first, so that all places count alike.) Ranges of severa
 the probabilities are multiplied.
 
 Cost of the depths of m centres among n boxes in d columns: O((n + m) d log m), then n / 64 steps, each of O(d m) at
-most; m is at most `EXACT_CENTRES`. Memory: about 40 bytes a block and column beyond the ranks.
+most; m is at most `EXACT_CENTRES`. Memory: about 35 bytes a block and column beyond the ranks (8 x 2).
 """
 
 from __future__ import annotations
