@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tblctl import errors, spark
     from tblctl.advise.estimate import Estimate
     from tblctl.advise.suggest import Candidate, Suggestion
+    from tblctl.folder import ParquetFolder
     from tblctl.iceberg import IcebergTable, from_iceberg
     from tblctl.maintain.measure import MeasuredVersion
     from tblctl.merger.engines.spark.session import open_session as spark_session
@@ -72,6 +73,7 @@ _HOMES = {  # module, or module:name if the name differs there
     "SnapshotInfo": "tblctl.results",
     "WriteOutcome": "tblctl.results",
     "IcebergTable": "tblctl.iceberg",
+    "ParquetFolder": "tblctl.folder",
     "from_iceberg": "tblctl.iceberg",
     "Scan": "tblctl.scan",
     "SelectOptions": "tblctl.selector.options",
@@ -125,6 +127,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "spark_session",
     "Table",
     "IcebergTable",
+    "ParquetFolder",
     "Scan",
     "WriteOutcome",
     "SnapshotInfo",

@@ -1,0 +1,150 @@
+"""Plain Parquet files that no table format describes: measured as tables are, and never written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tblctl.clustered import ClusteredTable
+from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+    from tblctl.as_of import AsOf
+    from tblctl.metrics.information import ClusteringInfo
+    from tblctl.tableformat.folder.version import FolderVersion
+
+    Where = str | BooleanExpression | None
+
+__all__ = ["NotInFolderError", "ParquetFolder", "open_folder"]
+
+
+class NotInFolderError(InvalidOptionError, AttributeError):
+    """An operation that plain Parquet files do not have, since no table format keeps track of them."""
+
+
+def _refused(name: str) -> Callable[..., NoReturn]:
+    def refuse(self: ParquetFolder, *_: Any, **__: Any) -> NoReturn:
+        raise _not_here(name, self.location)
+
+    refuse.__name__ = name
+    refuse.__doc__ = "Refuse: plain files are only read."
+    return refuse
+
+
+class ParquetFolder(ClusteredTable):
+    """A folder, a glob or a file of plain Parquet, as it was when it was opened: `info`, `suggest`, `picture`.
+
+    Nothing is written to it. Bounds come from the statistics in the files' footers; no row is read.
+    """
+
+    plan = _refused("plan")  # type: ignore[assignment]
+    recluster = _refused("recluster")  # type: ignore[assignment]
+    estimate = _refused("estimate")  # type: ignore[assignment]
+    gc = _refused("gc")  # type: ignore[assignment]
+    check = _refused("check")  # type: ignore[assignment]
+    compare = _refused("compare")  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        """Explain that an operation of `Table` is not there."""
+        from tblctl.table import Table
+
+        if name.startswith("_") or not hasattr(Table, name):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        raise _not_here(name, self.location)
+
+    @property
+    def folder_columns(self) -> tuple[str, ...]:
+        """The columns that only folders' names give, such as year in `year=2024/a.parquet`."""
+        version: FolderVersion = self._version()  # type: ignore[assignment]
+        return version.folder_columns
+
+    def info(
+        self,
+        columns: str | Sequence[str] | None = None,
+        where: Where = None,
+        *,
+        worst: int = 5,
+    ) -> ClusteringInfo:
+        """Return how deep the files lie by some columns.
+
+        Args:
+            columns: the terms to measure by; needed, since plain files have no cluster key.
+            where: as for `ClusteredTable.info`.
+            worst: as for `ClusteredTable.info`.
+
+        Raises:
+            InvalidKeyError: no `columns`, or a term is not valid.
+            InvalidDataError: files are empty, cut short, encrypted or no Parquet.
+            SchemaMismatchError: files have different schemas.
+        """
+        self._require_columns(columns)
+        return super().info(columns, where, worst=worst)
+
+    def picture(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        columns: str | Sequence[str] | None = None,
+        where: Where = None,
+        compare: tuple[AsOf, AsOf] | None = None,
+    ) -> None:
+        """Draw how deep the files lie by some columns.
+
+        Args:
+            path: as for `ClusteredTable.picture`.
+            columns: the terms; needed.
+            where: as for `ClusteredTable.picture`.
+            compare: refused: plain files have no versions.
+
+        Raises:
+            InvalidKeyError: no `columns`, or a term is not valid.
+            InvalidOptionError: as for `ClusteredTable.picture`.
+        """
+        self._require_columns(columns)
+        if compare is not None:
+            raise _not_here("compare", self.location)
+        super().picture(path, columns=columns, where=where)
+
+    def _require_columns(self, columns: str | Sequence[str] | None) -> None:
+        if columns is None:
+            names = self.schema.names
+            few = ", ".join(names[:8]) + (", .." if len(names) > 8 else "")  # noqa: PLR2004 (fits a line)
+            msg = (
+                f"{self.location} is a folder of plain Parquet files, without a cluster key to measure by: name columns "
+                f"(`--columns a,b`) of {few}; `tblctl suggest` ranks them"
+            )
+            raise InvalidKeyError(msg)
+
+
+def open_folder(
+    location: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    as_of: AsOf = None,
+) -> ParquetFolder:
+    """Open a folder, a glob or a file of plain Parquet. Its files are listed at once, their footers read when needed.
+
+    Raises:
+        TableNotFoundError: there are no such files.
+        UnsupportedFormatError: the folder is, holds, or is inside of a table of some format.
+        InvalidOptionError: `as_of` is given.
+    """
+    from tblctl.tableformat.folder.port import FolderPort
+
+    port = FolderPort.of(location, storage_options)
+    port.newest()
+    if as_of is not None:
+        msg = f"{port.location} is a folder of plain Parquet files: it has no versions that as_of could name"
+        raise InvalidOptionError(msg)
+    return ParquetFolder(port)
+
+
+def _not_here(what: str, location: str) -> NotInFolderError:
+    return NotInFolderError(
+        f"{what} is for tables; {location} is a folder of plain Parquet files, which tblctl only measures: "
+        "`tblctl info`, `depth` and `suggest`. `tblctl create LOC --like FILE --cluster-by ..` makes a table, and "
+        "`tblctl append LOC FILE...` copies rows to it"
+    )

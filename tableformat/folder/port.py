@@ -1,0 +1,146 @@
+"""A folder of plain Parquet files behind the port: read only, and seen as it was when it was opened."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tblctl.tableformat.environment import SYSTEM, Environment
+from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
+from tblctl.tableformat.folder.footers import read_parts
+from tblctl.tableformat.folder.listing import list_files
+from tblctl.tableformat.folder.names import Chosen, split_glob
+from tblctl.tableformat.folder.version import FolderVersion
+from tblctl.tableformat.model.snapshot import Summary
+from tblctl.tableformat.once import once
+from tblctl.tableformat.port import BlockIO, Checked, Garbage, Replacement, VersionEntry
+from tblctl.tableformat.progress import Progress
+from tblctl.tableformat.storage import Storage
+
+FILES = "files"
+"""The operation of a folder's one version: nobody recorded what wrote its files."""
+
+
+class FolderPort:
+    """`tblctl.tableformat.port.TablePort` of the files that `chosen` takes below a storage's root."""
+
+    def __init__(self, storage: Storage, chosen: Chosen, env: Environment = SYSTEM) -> None:
+        self.env = env
+        self._storage = storage
+        self._chosen = chosen
+
+    @classmethod
+    def of(
+        cls,
+        location: str | os.PathLike[str],
+        options: Mapping[str, Any] | None = None,
+        env: Environment = SYSTEM,
+    ) -> FolderPort:
+        """Return the port of a folder, a glob, or one file of this machine."""
+        text = os.fspath(location)
+        if "://" not in text and Path(text).is_file():
+            folder, name = os.path.split(os.path.realpath(text))
+            return cls(Storage(folder, options), Chosen(name=name), env)
+        folder, pattern = split_glob(text)
+        return cls(Storage(folder, options), Chosen(pattern=pattern), env)
+
+    @property
+    def location(self) -> str:
+        """The folder or glob, without secrets."""
+        below = self._chosen.name or self._chosen.pattern
+        return self._storage.url if below is None else f"{self._storage.url}/{below}"
+
+    @once
+    def _version(self) -> FolderVersion:
+        files = list_files(self._storage, self._chosen)
+        return FolderVersion(self.location, files, lambda: read_parts(self._storage, files))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self._storage, self._chosen, self.env))
+
+    def newest(self) -> FolderVersion:
+        """Return the files as they were at the first call."""
+        return self._version
+
+    def version(self, id: str, *, newest: FolderVersion | None = None) -> FolderVersion:
+        """Return the only version."""
+        found = newest or self.newest()
+        if id != found.id:
+            raise SnapshotNotFoundError(f"{self.location} has no versions: its files are as they are now")
+        return found
+
+    def version_at(self, timestamp_ms: int, *, newest: FolderVersion | None = None) -> FolderVersion:
+        """Refuse: plain files have no history."""
+        del timestamp_ms, newest
+        raise SnapshotNotFoundError(f"{self.location} has no versions: its files are as they are now")
+
+    def parse_id(self, text: str) -> str | None:
+        """Return the only version's id if the text is that."""
+        return text if text == self.newest().id else None
+
+    def entry(self, version: FolderVersion, *, newest: FolderVersion | None = None) -> VersionEntry:
+        """Return an entry with the size of all files, at the time at which the last one was written."""
+        del newest
+        measured = version.measured
+        return VersionEntry(
+            id=version.id,
+            parent=None,
+            public_id=version.public_id,
+            timestamp_ms=int(version.files.modified_seconds.max() * 1000),
+            summary=Summary(
+                operation=FILES,
+                rows=int(measured.row_count.sum()),
+                blocks=len(measured.row_count),
+                data_bytes=int(measured.size_bytes.sum()),
+            ),
+            is_readable=True,
+            tags=(),
+            cluster_by=(),
+            options=None,
+        )
+
+    def history(
+        self, limit: int | None = None, *, start: FolderVersion | None = None
+    ) -> Iterator[VersionEntry]:
+        """Yield the entry of the only version."""
+        return itertools.islice(self.known_history(start or self.newest()), limit)
+
+    def known_history(self, version: FolderVersion) -> Iterator[VersionEntry]:
+        """Yield the same."""
+        yield self.entry(version)
+
+    def gone(self, base: FolderVersion, newest: FolderVersion, paths: Collection[str]) -> frozenset[str]:
+        """Return none: it is seen as it was."""
+        del base, newest, paths
+        return frozenset()
+
+    def block_io(self, version: FolderVersion) -> BlockIO:
+        """Refuse: no merge takes plain files."""
+        del version
+        self._refuse()
+
+    def replace(self, base: FolderVersion, replacement: Replacement) -> FolderVersion:
+        """Refuse: nothing can be committed to plain files."""
+        del base, replacement
+        self._refuse()
+
+    def plan_storage(self, place: str | None) -> Storage:
+        """Refuse: there are no plans."""
+        del place
+        self._refuse()
+
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+        """Refuse: no file is ours to delete."""
+        del keep, older_than_seconds, dry_run
+        self._refuse()
+
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+        """Refuse: there is no metadata to check."""
+        del deep, progress
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise InvalidOptionError(f"{self.location} is a folder of plain Parquet files, which is only read")
