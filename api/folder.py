@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,8 +13,10 @@ from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
+    from tblctl.advise.gain import Gain
     from tblctl.as_of import AsOf
     from tblctl.metrics.information import ClusteringInfo
+    from tblctl.tableformat.folder.port import FolderPort
     from tblctl.tableformat.folder.version import FolderVersion
 
     Where = str | BooleanExpression | None
@@ -83,6 +86,33 @@ class ParquetFolder(ClusteredTable):
         self._require_columns(columns)
         return super().info(columns, where, worst=worst)
 
+    def gain(self, columns: str | Sequence[str]) -> Gain:
+        """Return what clustering the files by some columns would bring: files read now and then, bytes to rewrite.
+
+        Raises:
+            InvalidKeyError: a term is not valid.
+        """
+        from tblctl.advise.gain import gain
+        from tblctl.maintain.measure import sort_to_measure
+
+        return self._read(lambda version: gain(version, sort_to_measure(version, columns)))
+
+    def first_steps(self, columns: str | Sequence[str]) -> str:
+        """Return a shell command that makes a clustered table `NEW`, and copies these rows if one command can.
+
+        Args:
+            columns: the key's terms.
+        """
+        version: FolderVersion = self._version()  # type: ignore[assignment]
+        port: FolderPort = self._port  # type: ignore[assignment]
+        terms = columns if isinstance(columns, str) else ", ".join(columns)
+        return first_steps(
+            terms,
+            port.url_of(version.files.names[0].as_py()),
+            sources=port.shell_words(version),
+            dataset=port.whole_folder if version.folder_columns else None,
+        )
+
     def picture(
         self,
         path: str | os.PathLike[str],
@@ -113,8 +143,8 @@ class ParquetFolder(ClusteredTable):
             names = self.schema.names
             few = ", ".join(names[:8]) + (", .." if len(names) > 8 else "")  # noqa: PLR2004 (fits a line)
             msg = (
-                f"{self.location} is a folder of plain Parquet files, without a cluster key to measure by: name columns "
-                f"(`--columns a,b`) of {few}; `tblctl suggest` ranks them"
+                f"{self.location} is a folder of plain Parquet files, without a cluster key to measure by: name "
+                f"columns (`--columns a,b`) of {few}; `tblctl suggest` ranks them"
             )
             raise InvalidKeyError(msg)
 
@@ -140,6 +170,25 @@ def open_folder(
         msg = f"{port.location} is a folder of plain Parquet files: it has no versions that as_of could name"
         raise InvalidOptionError(msg)
     return ParquetFolder(port)
+
+
+def first_steps(terms: str, like: str, *, sources: str | None, dataset: str | None) -> str:
+    """Return the command of `ParquetFolder.first_steps`.
+
+    Args:
+        terms: of the key.
+        like: one of the files.
+        sources: shell words that name all files; None if none do, or if `append` would refuse or lose columns of them.
+        dataset: the folder that pyarrow reads with the columns that folders' names give; None if there are none.
+    """
+    if dataset is not None:
+        code = (
+            f"import pyarrow.dataset as d, tblctl; s = d.dataset({dataset!r}, format='parquet', partitioning='hive'); "
+            f"tblctl.create('NEW', s.schema, cluster_by={terms!r}).append(s)"
+        )
+        return f"python -c {shlex.quote(code)}" if set(code) & set('"$`\\!') else f'python -c "{code}"'
+    made = f"tblctl create NEW --like {shlex.quote(like)} --cluster-by {shlex.quote(terms)}"
+    return made if sources is None else f"{made} && tblctl append NEW {sources}"
 
 
 def _not_here(what: str, location: str) -> NotInFolderError:

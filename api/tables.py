@@ -86,7 +86,7 @@ def open(
 
     Raises:
         TableNotFoundError: there is no table at the location, and no Parquet file.
-        UnsupportedFormatError: there is a table of a format that tblctl does not open by its folder (Delta, Iceberg, Hudi).
+        UnsupportedFormatError: the folder is a table of Delta, Iceberg or Hudi.
         SnapshotNotFoundError: `as_of` names no readable snapshot.
     """
     if is_iceberg(location):

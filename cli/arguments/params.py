@@ -258,6 +258,6 @@ def keyed_by(table: tblctl.Table, cluster_by: str | None) -> dict[str, Any]:
     """Return the argument for a plan or a recluster by another key; refuse one for a table of our own format."""
     if cluster_by is None:
         return {}
-    if not isinstance(table, tblctl.IcebergTable):
+    if not isinstance(table, tblctl.IcebergTable | tblctl.ParquetFolder):  # (the latter refuses all of it)
         refuse("--cluster-by is for Iceberg tables; for others: `tblctl alter LOC --cluster-by ...`")
     return {"cluster_by": cluster_by}

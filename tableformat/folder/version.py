@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tblctl.tableformat.folder.layout import absent, unified
 from tblctl.tableformat.folder.listing import Files
@@ -93,6 +94,16 @@ class FolderVersion:
         """The names of the columns that folders' names give, and files do not have."""
         own = {item.name for part in self._parts for item in part.layout.columns}
         return tuple(column.name for column in self._given if column.name not in own)
+
+    @property
+    def has_one_layout(self) -> bool:
+        """Whether all files have the same columns."""
+        return len(self._parts) == 1
+
+    @once
+    def depths(self) -> frozenset[int]:
+        """How many folders below the root files are."""
+        return frozenset(pc.count_substring(self.files.names, "/").unique().to_pylist())
 
     @once
     def schema(self) -> Schema:
