@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tblctl.clustered import ClusteredTable
@@ -43,12 +44,12 @@ class ParquetFolder(ClusteredTable):
     Nothing is written to it. Bounds come from the statistics in the files' footers; no row is read.
     """
 
-    plan = _refused("plan")  # type: ignore[assignment]
-    recluster = _refused("recluster")  # type: ignore[assignment]
-    estimate = _refused("estimate")  # type: ignore[assignment]
-    gc = _refused("gc")  # type: ignore[assignment]
-    check = _refused("check")  # type: ignore[assignment]
-    compare = _refused("compare")  # type: ignore[assignment]
+    plan = _refused("plan")
+    recluster = _refused("recluster")
+    estimate = _refused("estimate")
+    gc = _refused("gc")
+    check = _refused("check")
+    compare = _refused("compare")
 
     def __getattr__(self, name: str) -> Any:
         """Explain that an operation of `Table` is not there."""
@@ -154,6 +155,7 @@ def open_folder(
     *,
     storage_options: Mapping[str, Any] | None = None,
     as_of: AsOf = None,
+    metadata_cache: str | os.PathLike[str] | None = None,
 ) -> ParquetFolder:
     """Open a folder, a glob or a file of plain Parquet. Its files are listed at once, their footers read when needed.
 
@@ -163,8 +165,10 @@ def open_folder(
         InvalidOptionError: `as_of` is given.
     """
     from tblctl.tableformat.folder.port import FolderPort
+    from tblctl.tableformat.storage.file_cache import FileCache
 
-    port = FolderPort.of(location, storage_options)
+    cache = None if metadata_cache is None else FileCache(Path(metadata_cache))
+    port = FolderPort.of(location, storage_options, cache=cache)
     port.newest()
     if as_of is not None:
         msg = f"{port.location} is a folder of plain Parquet files: it has no versions that as_of could name"

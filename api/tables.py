@@ -80,8 +80,8 @@ def open(
             engines do them.
         catalog_options: properties of the catalog, beside PyIceberg's own configuration; for Iceberg only.
         branch: the branch of the Iceberg table; None for main.
-        metadata_cache: a folder of this machine to keep manifests of remote storage in, which never change; for Iceberg
-            only. None: they are kept in memory.
+        metadata_cache: a folder of this machine to keep manifests of remote storage in, which never change (Iceberg),
+            and what footers of plain Parquet files say. None: they are kept in memory.
         refine: also read the footers of data files whose Iceberg manifest has no bounds of a column, or inexact ones.
 
     Raises:
@@ -105,7 +105,9 @@ def open(
     try:
         newest = port.newest()
     except TableNotFoundError:
-        folder: Any = open_folder(location, storage_options=storage_options, as_of=as_of)
+        folder: Any = open_folder(
+            location, storage_options=storage_options, as_of=as_of, metadata_cache=metadata_cache
+        )
         return folder  # type: ignore[no-any-return]
     pinned = None if as_of is None else version_as_of(port, as_of, newest).snapshot
     return Table(native, pinned=pinned, on_scan=on_scan)

@@ -113,7 +113,7 @@ def read_storage_options(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def cache_folder() -> Path:
-    """Return where manifests are kept unless the user says otherwise (XDG Base Directory Specification)."""
+    """Return where manifests and footers are kept unless the user says otherwise (XDG Base Directory Specification)."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "tblctl" / "manifests"
 
@@ -134,7 +134,8 @@ def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--metadata-cache",
         metavar="DIR",
-        help="Where manifests of Iceberg tables on remote storage are kept, which never change; 'none' keeps none "
+        help="Where manifests of Iceberg tables on remote storage are kept, which never change, and footers of plain "
+        "Parquet files; 'none' keeps none "
         "(default: ~/.cache/tblctl/manifests).",
     )
     @click.option(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-import tblctl
 from tblctl.cli.show import render
 
 PICTURE = click.option(
@@ -36,7 +35,7 @@ def read_versions(text: str | None) -> Versions | None:
 
 
 def draw(
-    table: tblctl.Table,
+    table: tblctl.Table | tblctl.ParquetFolder,
     picture: str | None,
     compare: Versions | None,
     *,

@@ -16,7 +16,7 @@ from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.errors import InvalidDataError, ObjectNotFoundError
 from tblctl.tableformat.folder.layout import Layout, StoredLeaf
 from tblctl.tableformat.folder.listing import Files
-from tblctl.tableformat.folder.parts import Cells, Part
+from tblctl.tableformat.folder.parts import Cells, Part, columns_of, joined
 from tblctl.tableformat.parquet.checked_footer import checked_footer
 from tblctl.tableformat.parquet.footer import MAGIC, TAIL_BYTES, footer_of, has_exact_bounds
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
@@ -69,18 +69,18 @@ class _Layouts:
             return self._found[-1]
 
 
-def read_parts(storage: Storage, files: Files) -> list[Part]:
-    """Return what the footers of files say. Memory: 1,000 files as objects, all others as columns.
+def read_parts(storage: Storage, files: Files, *, together: int = TOGETHER) -> list[Part]:
+    """Return what the footers of files say, by layout. Memory: `together` files as objects, all others as columns.
 
     Raises:
         InvalidDataError: files are empty, cut short, encrypted or no Parquet; names some of them.
         ObjectNotFoundError: one is gone.
     """
     layouts = _Layouts()
-    parts: dict[int, list[Part]] = {}
+    parts: list[Part] = []
     threads = cpu_threads() if storage.is_local else IO_THREADS
-    for start in range(0, len(files), TOGETHER):
-        places = range(start, min(start + TOGETHER, len(files)))
+    for start in range(0, len(files), together):
+        places = range(start, min(start + together, len(files)))
         names = files.names.slice(places.start, len(places)).to_pylist()
 
         def read(item: tuple[int, str]) -> _Read | InvalidDataError:
@@ -95,12 +95,8 @@ def read_parts(storage: Storage, files: Files) -> list[Part]:
         good = [item for item in found if isinstance(item, _Read)]
         for layout in {id(item.layout): item.layout for item in good}.values():
             mine = [number for number, item in enumerate(good) if item.layout is layout]
-            part = _part(layout, [good[number] for number in mine], files, start + np.array(mine))
-            parts.setdefault(id(layout), []).append(part)
-    return [
-        Part(layout=some[0].layout, rows=pa.concat_tables([part.rows for part in some]).combine_chunks())
-        for some in parts.values()
-    ]
+            parts.append(_part(layout, [good[number] for number in mine], files, start + np.array(mine)))
+    return joined(parts)
 
 
 def _raise_problems(problems: list[InvalidDataError]) -> None:
@@ -133,7 +129,7 @@ def _part(layout: Layout, found: list[_Read], files: Files, places: np.ndarray) 
         columns[f"low {number}"], columns[f"high {number}"] = low, high
         columns[f"null_count {number}"] = nulls
         columns[f"exact {number}"] = np.array([item.exact[number] for item in found], bool)
-    return Part(layout=layout, rows=pa.table(columns))
+    return Part(layout=layout, rows=pa.table(columns, schema=columns_of(layout)))
 
 
 def _read(storage: Storage, name: str, size_bytes: int, layouts: _Layouts) -> _Read:

@@ -101,8 +101,10 @@ def _schema_of(layout: Layout) -> Schema:
         raise InvalidSchemaError(f"{layout.first}: {error}") from error
 
 
-def unified(layouts: Sequence[Layout]) -> pa.Schema:
+def unified(layouts: Sequence[Layout], location: str) -> pa.Schema:
     """Return the columns of all files: each with the type that holds the values of all, in the order of the first.
+
+    `location` is for messages.
 
     Raises:
         InvalidSchemaError: a file has two columns of one name, or none that tblctl can read; names it.
@@ -119,7 +121,7 @@ def unified(layouts: Sequence[Layout]) -> pa.Schema:
                 difference = (
                     f"{item.name} is {item.type} in {layout.first}, and {mine.type} in {origin[item.name]}"
                 )
-                msg = f"the files have different schemas: {difference}; name files of one schema by a glob"
+                msg = f"files of {location} have different schemas: {difference}; name files of one schema by a glob"
                 raise SchemaMismatchError(msg, differences=(difference,))
             if mine is None or both != mine.type:
                 origin[item.name] = layout.first

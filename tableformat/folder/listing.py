@@ -7,6 +7,7 @@ from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tblctl.tableformat.errors import InvalidDataError, TableNotFoundError, UnsupportedFormatError
 from tblctl.tableformat.folder.names import (
@@ -48,6 +49,15 @@ class Files:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def without(self, names: pa.Array | pa.ChunkedArray) -> Files:
+        """Return the other files."""
+        left = np.flatnonzero(~np.asarray(pc.is_in(self.names, names).to_numpy(zero_copy_only=False), bool))
+        return Files(
+            names=self.names.take(pa.array(left)),
+            size_bytes=self.size_bytes[left],
+            modified_seconds=self.modified_seconds[left],
+        )
 
     @property
     def id(self) -> str:

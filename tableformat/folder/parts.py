@@ -13,20 +13,51 @@ import pyarrow.compute as pc
 from tblctl.tableformat.folder.layout import Layout, StoredLeaf
 from tblctl.tableformat.parquet.group_statistics import typed
 
-FILE_COLUMNS = ("name", "size_bytes", "modified_seconds", "rows", "decoded_bytes")
-BOUND_COLUMNS = ("low", "high", "null_count", "exact")
+_FILE_COLUMNS = {
+    "name": pa.large_string(),
+    "size_bytes": pa.int64(),
+    "modified_seconds": pa.float64(),
+    "rows": pa.int64(),
+    "decoded_bytes": pa.int64(),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """Files of one layout.
 
-    `rows` has a row for each: the `FILE_COLUMNS`; and for the leaf of number n in the layout the `BOUND_COLUMNS`, named
-    `low n` and so on. Null bounds are unknown, or there is no value; a null count of -1 is unknown.
+    `rows` has a row for each, with the columns `columns_of` the layout. Null bounds are unknown, or there is no value.
+    A null count of -1 is unknown.
     """
 
     layout: Layout
     rows: pa.Table
+
+
+def columns_of(layout: Layout) -> pa.Schema:
+    """Return the columns of a part: of the file; and `low n`, `high n`, `null_count n` and `exact n` of its leaf n."""
+    fields = list(_FILE_COLUMNS.items())
+    for number, leaf in enumerate(layout.leaves):
+        fields += [(f"low {number}", leaf.kind), (f"high {number}", leaf.kind)]
+        fields += [(f"null_count {number}", pa.int64()), (f"exact {number}", pa.bool_())]
+    return pa.schema(fields)
+
+
+def joined(parts: Sequence[Part]) -> list[Part]:
+    """Return parts with those of one layout put together, in the order of their first files' names."""
+    groups: list[list[Part]] = []
+    for part in parts:
+        like = next((group for group in groups if group[0].layout.stored.equals(part.layout.stored)), None)
+        if like is None:
+            groups.append([part])
+        else:
+            like.append(part)
+    found = []
+    for group in groups:
+        rows = pa.concat_tables([part.rows for part in group]).combine_chunks()
+        layout = Layout(stored=group[0].layout.stored, first=pc.min(rows["name"]).as_py())
+        found.append(Part(layout=layout, rows=rows))
+    return sorted(found, key=lambda part: part.layout.first)
 
 
 @dataclass(kw_only=True)
@@ -63,7 +94,7 @@ class Cells:
         totals = np.bincount(owner, weights=np.maximum(nulls, 0), minlength=count).astype(np.int64)
         keep = np.flatnonzero(bounded & ~unknown[owner])
         ends = (_extreme(values, owner, keep, count, side) for side, values in enumerate((low, high)))
-        return *ends, np.where(uncounted, -1, totals)  # type: ignore[return-value]
+        return *ends, np.where(uncounted, -1, totals)
 
 
 def _is_number(values: pa.Array) -> np.ndarray:

@@ -6,20 +6,26 @@ import itertools
 import os
 import shlex
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
+
+import pyarrow as pa
 
 from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.folder.footers import read_parts
-from tblctl.tableformat.folder.listing import list_files
+from tblctl.tableformat.folder.kept import KeptFooters
+from tblctl.tableformat.folder.listing import Files, list_files
 from tblctl.tableformat.folder.names import ENDING, Chosen, split_glob
+from tblctl.tableformat.folder.parts import Part, joined
 from tblctl.tableformat.folder.version import FolderVersion
 from tblctl.tableformat.model.snapshot import Summary
 from tblctl.tableformat.once import once
 from tblctl.tableformat.port import BlockIO, Checked, Garbage, Replacement, VersionEntry
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.file_cache import FileCache
 
 FILES = "files"
 """The operation of a folder's one version: nobody recorded what wrote its files."""
@@ -28,8 +34,11 @@ FILES = "files"
 class FolderPort:
     """`tblctl.tableformat.port.TablePort` of the files that `chosen` takes below a storage's root."""
 
-    def __init__(self, storage: Storage, chosen: Chosen, env: Environment = SYSTEM) -> None:
+    def __init__(
+        self, storage: Storage, chosen: Chosen, env: Environment = SYSTEM, *, cache: FileCache | None = None
+    ) -> None:
         self.env = env
+        self._cache = cache
         self._storage = storage
         self._chosen = chosen
 
@@ -39,14 +48,16 @@ class FolderPort:
         location: str | os.PathLike[str],
         options: Mapping[str, Any] | None = None,
         env: Environment = SYSTEM,
+        *,
+        cache: FileCache | None = None,
     ) -> FolderPort:
-        """Return the port of a folder, a glob, or one file of this machine."""
+        """Return the port of a folder, a glob, or one file of this machine. `cache` keeps what footers say."""
         text = os.fspath(location)
         if "://" not in text and Path(text).is_file():
             folder, name = os.path.split(os.path.realpath(text))
-            return cls(Storage(folder, options), Chosen(name=name), env)
+            return cls(Storage(folder, options), Chosen(name=name), env, cache=cache)
         folder, pattern = split_glob(text)
-        return cls(Storage(folder, options), Chosen(pattern=pattern), env)
+        return cls(Storage(folder, options), Chosen(pattern=pattern), env, cache=cache)
 
     @property
     def location(self) -> str:
@@ -80,10 +91,24 @@ class FolderPort:
     @once
     def _version(self) -> FolderVersion:
         files = list_files(self._storage, self._chosen)
-        return FolderVersion(self.location, files, lambda: read_parts(self._storage, files))
+        return FolderVersion(self.location, files, lambda: self._parts(files))
+
+    def _parts(self, files: Files) -> list[Part]:
+        if self._cache is None:
+            return read_parts(self._storage, files)
+        kept = KeptFooters(cache=self._cache, location=self.location)
+        known = kept.parts(files)
+        new = files.without(
+            pa.chunked_array([part.rows["name"].combine_chunks() for part in known], pa.large_string())
+        )
+        if not len(new):
+            return joined(known)
+        found = joined([*known, *read_parts(self._storage, new)])
+        kept.put(found, self.env.now_ms() / 1000)
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self._storage, self._chosen, self.env))
+        return (partial(type(self), cache=self._cache), (self._storage, self._chosen, self.env))
 
     def newest(self) -> FolderVersion:
         """Return the files as they were at the first call."""

@@ -27,8 +27,10 @@ class FolderColumn:
     values: pa.Array
 
 
-def folder_columns(files: Files) -> tuple[FolderColumn, ...]:
+def folder_columns(files: Files, location: str) -> tuple[FolderColumn, ...]:
     """Return the columns that folders' names give files: whole numbers if all values are, else text.
+
+    `location` is for messages.
 
     Raises:
         SchemaMismatchError: files are in folders of different keys; names two.
@@ -41,7 +43,7 @@ def folder_columns(files: Files) -> tuple[FolderColumn, ...]:
         if item.keys != keys or len(set(keys)) < len(keys):
             first, other = (files.names[int(np.argmax(codes == at))].as_py() for at in (0, code))
             difference = f"{other} has the folder columns {_shown(item.keys)}, {first} has {_shown(keys)}"
-            msg = f"files are in folders of different keys: {difference}; name folders of one kind by a glob"
+            msg = f"files of {location} are in folders of different keys: {difference}; name some by a glob"
             raise SchemaMismatchError(msg, differences=(difference,))
     columns = []
     for place, key in enumerate(keys):
@@ -84,8 +86,7 @@ class FolderStatistics:
     @cached_property
     def decoded_bytes(self) -> np.ndarray:
         """Bytes of each file's rows before compression, int64."""
-        found: np.ndarray = self._numbers("decoded_bytes")
-        return found
+        return self._numbers("decoded_bytes")
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
         """Return the statistics of one column; None for a type without bounds."""
@@ -123,7 +124,8 @@ class FolderStatistics:
         return ColumnStatistics(min=low, max=high, null_count=nulls, nan_count=nans), exact
 
     def _numbers(self, name: str) -> np.ndarray:
-        return np.concatenate([np.asarray(_column(part, name)) for part in self._parts])[self._order]
+        found: np.ndarray = np.concatenate([np.asarray(_column(part, name)) for part in self._parts])
+        return found[self._order]
 
 
 _Piece = tuple[pa.Array, pa.Array, np.ndarray, np.ndarray]

@@ -87,7 +87,7 @@ class FolderVersion:
 
     @once
     def _given(self) -> tuple[FolderColumn, ...]:
-        return folder_columns(self.files)
+        return folder_columns(self.files, self.location)
 
     @once
     def folder_columns(self) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ class FolderVersion:
             SchemaMismatchError: files differ in the type of a column, or in the keys of their folders.
         """
         layouts = [part.layout for part in self._parts]
-        columns = unified(layouts)
+        columns = unified(layouts, self.location)
         found = Schema.create(columns)
         for layout, names in absent(layouts, found):
             LOG.warning(
