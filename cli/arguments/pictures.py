@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+import tblctl
 from tblctl.cli.show import render
 
 PICTURE = click.option(

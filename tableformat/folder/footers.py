@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
-from tblctl.tableformat.errors import InvalidDataError, ObjectNotFoundError
+from tblctl.tableformat.errors import CorruptTableError, InvalidDataError
 from tblctl.tableformat.folder.layout import Layout, StoredLeaf
 from tblctl.tableformat.folder.listing import Files
 from tblctl.tableformat.folder.parts import Cells, Part, columns_of, joined
@@ -140,14 +140,13 @@ def _read(storage: Storage, name: str, size_bytes: int, layouts: _Layouts) -> _R
                 footer, metadata = checked_footer(fetch, size_bytes, row_count=None)
                 return _parsed(footer, metadata, layouts, name)
             except ARROW_ERRORS as error:
-                why = _why(fetch, size_bytes)
-                if why is None and isinstance(error, OSError):
-                    raise
-                msg = f"{storage.url}/{name} {why or f'is damaged: {str(error)[:200]}'}"
+                other = read_error(storage, name, error)
+                if not isinstance(other, CorruptTableError):
+                    raise other from error
+                why = _why(fetch, size_bytes) or f"is damaged: {str(error)[:200]}"
+                msg = f"{storage.url}/{name} {why}"
                 raise InvalidDataError(msg, name=name) from error
-    except (InvalidDataError, ObjectNotFoundError):
-        raise
-    except OSError as error:
+    except OSError as error:  # at the first read, that of the end
         raise read_error(storage, name, error) from error
 
 
