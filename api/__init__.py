@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tblctl import errors, spark
     from tblctl.advise.estimate import Estimate
+    from tblctl.advise.gain import Gain
     from tblctl.advise.suggest import Candidate, Suggestion
     from tblctl.folder import ParquetFolder
     from tblctl.iceberg import IcebergTable, from_iceberg
@@ -85,6 +86,7 @@ _HOMES = {  # module, or module:name if the name differs there
     "parse_statement": "tblctl.statement",
     "Candidate": "tblctl.advise.suggest",
     "Estimate": "tblctl.advise.estimate",
+    "Gain": "tblctl.advise.gain",
     "Suggestion": "tblctl.advise.suggest",
     "SurveyedTable": "tblctl.warehouse",
     "find_tables": "tblctl.warehouse",
@@ -146,6 +148,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "Suggestion",
     "Candidate",
     "Estimate",
+    "Gain",
     "Plan",
     "ScheduledPlan",
     "PendingPlan",

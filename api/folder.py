@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from tblctl.clustered import ClusteredTable
 from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
@@ -29,13 +29,16 @@ class NotInFolderError(InvalidOptionError, AttributeError):
     """An operation that plain Parquet files do not have, since no table format keeps track of them."""
 
 
-def _refused(name: str) -> Callable[..., NoReturn]:
-    def refuse(self: ParquetFolder, *_: Any, **__: Any) -> NoReturn:
-        raise _not_here(name, self.location)
+class _Refused:
+    """An attribute in the place of a method that plain files do not have."""
 
-    refuse.__name__ = name
-    refuse.__doc__ = "Refuse: plain files are only read."
-    return refuse
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: ParquetFolder | None, owner: type) -> Any:
+        if instance is None:
+            return self
+        raise _not_here(self._name, instance.location)
 
 
 class ParquetFolder(ClusteredTable):
@@ -44,12 +47,16 @@ class ParquetFolder(ClusteredTable):
     Nothing is written to it. Bounds come from the statistics in the files' footers; no row is read.
     """
 
-    plan = _refused("plan")
-    recluster = _refused("recluster")
-    estimate = _refused("estimate")
-    gc = _refused("gc")
-    check = _refused("check")
-    compare = _refused("compare")
+    plan: Any = _Refused()
+    recluster: Any = _Refused()
+    estimate: Any = _Refused()
+    gc: Any = _Refused()
+    check: Any = _Refused()
+    compare: Any = _Refused()
+    schedule: Any = _Refused()
+    pending_plans: Any = _Refused()
+    recluster_pending: Any = _Refused()
+    cancel_plan: Any = _Refused()
 
     def __getattr__(self, name: str) -> Any:
         """Explain that an operation of `Table` is not there."""

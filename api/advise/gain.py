@@ -1,17 +1,16 @@
 """What clustering plain files by a key would bring: files read by typical conditions, now and then; bytes to rewrite.
 
-Now is measured from the files' bounds. Then is what the same number of files of equal size would need: one for a key,
-and for a share of the keys that share of the files and one more, which begins or ends within.
+Now, a condition on one key reads as many files as lie over it: on average the files' depth, of which each file counts
+the deepest place of its range. Files of unknown range are always read. Then, as many files of equal size need one. A
+condition on 1 % of the keys reads the files besides that begin within it: 1 % of all.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from tblctl.maintain.view import View
-from tblctl.metrics.reads import average_reads
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.port import Version
@@ -20,7 +19,7 @@ RANGE_SHARE = 0.01
 """The share of the keys that the typical range asks for."""
 
 _WORTH = 1.25
-"""Typical conditions must read at least this many times fewer files to be worth a rewrite: figures are estimates."""
+"""A range must read at least this many times fewer files to be worth a rewrite: figures are estimates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +45,7 @@ class Gain:
     @property
     def is_worth_it(self) -> bool:
         """Whether typical conditions would read clearly fewer files."""
-        now, then = (
-            self.key_reads_now + self.range_reads_now,
-            self.key_reads_clustered + self.range_reads_clustered,
-        )
-        return now >= _WORTH * then
+        return self.range_reads_now >= _WORTH * self.range_reads_clustered
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
@@ -58,25 +53,23 @@ class Gain:
 
 
 def gain(version: Version, sort: Sort) -> Gain:
-    """Return what clustering all files of a version by a key would bring. Files of unknown range count as always read.
+    """Return what clustering all files of a version by a key would bring.
 
     Args:
         version: of files in no known order.
         sort: the key.
     """
-    blocks = View.of(version, sort, clustered=False).blocks
-    known, files = ~blocks.unknown, len(blocks.low)
-    unknown = files - int(known.sum())
-    now = [
-        unknown + average_reads(blocks.low[known], blocks.high[known], share) for share in (0.0, RANGE_SHARE)
-    ]
-    then = (min(1.0, files), float(min(files, math.ceil(RANGE_SHARE * files) + 1)))
+    info = View.of(version, sort, clustered=False).info()
+    files, unknown = info.total_block_count, info.unknown_block_count
+    now = min(files, unknown + (info.average_depth or 0.0))
+    then = min(1.0, now)
+    more = RANGE_SHARE * files
     return Gain(
         cluster_by=tuple(key_maker(sort).texts(version.schema)),
         files=files,
-        key_reads_now=now[0],
-        key_reads_clustered=min(now[0], then[0]),
-        range_reads_now=now[1],
-        range_reads_clustered=min(now[1], then[1]),
-        bytes_to_rewrite=int(blocks.size_bytes.sum()),
+        key_reads_now=now,
+        key_reads_clustered=then,
+        range_reads_now=min(files, now + more),
+        range_reads_clustered=min(files, then + more),
+        bytes_to_rewrite=info.bytes,
     )

@@ -27,6 +27,8 @@ def show_folder(
     if columns is None and picture is None and compare is None and where is None:
         show_sizes(table, as_json=as_json)
         return
+    if compare is not None:
+        table.compare(*compare)  # refuses
     found = table.info(columns=columns, where=where, worst=worst)
     pictures.draw(table, picture, compare, columns=columns, where=where)
     if as_json:
@@ -84,7 +86,7 @@ def put_gain(table: tblctl.ParquetFolder, columns: str, *, otherwise: str) -> No
     page.put()
     terms = ", ".join(found.cluster_by)
     page.put_table(
-        ("a condition on", f"reads now (of {found.files:,} files)", f"if clustered by {terms}"),
+        ("a condition on", f"reads about, of {found.files:,} files", f"if clustered by {terms}"),
         rows,
         right=(1, 2),
     )

@@ -18,9 +18,9 @@ from tblctl.tableformat.folder.layout import Layout, StoredLeaf
 from tblctl.tableformat.folder.listing import Files
 from tblctl.tableformat.folder.parts import Cells, Part, columns_of, joined
 from tblctl.tableformat.parquet.checked_footer import checked_footer
-from tblctl.tableformat.parquet.footer import MAGIC, TAIL_BYTES, footer_of, has_exact_bounds
+from tblctl.tableformat.parquet.footer import MAGIC, TAIL_BYTES, has_exact_bounds, stored_footer
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
-from tblctl.tableformat.parquet.thrift import Struct
+from tblctl.tableformat.parquet.thrift import Struct, read_struct
 from tblctl.tableformat.storage import Storage
 
 LOG = logging.getLogger("tblctl")
@@ -177,7 +177,7 @@ def _why(fetch: Callable[[int, int], pa.Buffer], size_bytes: int) -> str | None:
     if tail != MAGIC or size_bytes < TAIL_BYTES + len(MAGIC):
         return f"is cut short: its {size_bytes:,} bytes do not end with a footer"
     with suppress(*ARROW_ERRORS):
-        if _ENCRYPTION in footer_of(fetch, size_bytes)[0]:
+        if _ENCRYPTION in read_struct(stored_footer(fetch, size_bytes)[0])[0]:  # (a signature may follow it)
             return "has encrypted columns, which can be read only with their keys"
     return None
 

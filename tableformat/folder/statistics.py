@@ -124,8 +124,10 @@ class FolderStatistics:
         return ColumnStatistics(min=low, max=high, null_count=nulls, nan_count=nans), exact
 
     def _numbers(self, name: str) -> np.ndarray:
-        found: np.ndarray = np.concatenate([np.asarray(_column(part, name)) for part in self._parts])
-        return found[self._order]
+        found: np.ndarray = np.concatenate([np.asarray(_column(part, name)) for part in self._parts])[
+            self._order
+        ]
+        return found
 
 
 _Piece = tuple[pa.Array, pa.Array, np.ndarray, np.ndarray]
