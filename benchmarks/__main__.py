@@ -39,6 +39,7 @@ SUBJECTS = (
     "small",
     "overlap",
     "beside",
+    "folder",
 )
 
 

@@ -9,7 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.errors import InvalidDataError, TableNotFoundError, UnsupportedFormatError
+from tblctl.tableformat.errors import (
+    AccessDeniedError,
+    InvalidDataError,
+    TableNotFoundError,
+    UnsupportedFormatError,
+)
 from tblctl.tableformat.folder.names import (
     ENDING,
     ICEBERG,
@@ -115,15 +120,28 @@ def refuse_tables(storage: Storage) -> None:
     """
     here = storage
     for _ in range(_MOST_PARENTS):
-        for prefix in PROBES:
-            for item in here.list(prefix):
-                found = table_of(item.name)
-                if found is not None and not found[0]:
-                    raise _refused(here.url, found[1], within=None if here is storage else storage.url)
+        try:
+            kind = _kind_of(here)
+        except AccessDeniedError:  # perhaps the user may list the folder alone
+            if here is storage:
+                raise
+            return
+        if kind is not None:
+            raise _refused(here.url, kind, within=None if here is storage else storage.url)
         parent, _, last = here.url.rpartition("/")
         if not may_be_inside(last) or not parent or parent.endswith("/"):
             return
         here = here.elsewhere(parent)
+
+
+def _kind_of(storage: Storage) -> str | None:
+    """Return what table a folder itself is; None for none."""
+    for prefix in PROBES:
+        for item in storage.list(prefix):
+            found = table_of(item.name)
+            if found is not None and not found[0]:
+                return found[1]
+    return None
 
 
 def _refused(place: str, kind: str, *, within: str | None = None) -> UnsupportedFormatError:

@@ -13,6 +13,7 @@ import pytest
 import tblctl
 from tblctl.clustered import ClusteredTable
 from tblctl.errors import (
+    AccessDeniedError,
     InvalidDataError,
     InvalidKeyError,
     InvalidOptionError,
@@ -133,6 +134,23 @@ def test_a_folder_that_holds_a_table_is_refused_and_the_table_is_named(tmp_path)
         tblctl.open(tmp_path)
     with pytest.raises(UnsupportedFormatError, match="inside of a table of tblctl"):
         tblctl.open(tmp_path / "mine" / "data")
+
+
+def test_a_folder_above_that_may_not_be_listed_is_no_error(tmp_path):
+    class Restricted(Storage):
+        def list(self, prefix=""):
+            if not self.url.endswith("day=1"):
+                raise AccessDeniedError("not yours")
+            return super().list(prefix)
+
+        def elsewhere(self, url, more=None):
+            del more
+            return Restricted(url)
+
+    write(tmp_path, "day=1/a.parquet", {"x": [1]})
+    assert len(list_files(Restricted(tmp_path / "day=1"), Chosen())) == 1
+    with pytest.raises(AccessDeniedError):
+        list_files(Restricted(tmp_path), Chosen())
 
 
 def cut(path: Path) -> None:
