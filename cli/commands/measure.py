@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -118,6 +119,13 @@ def info(
         params.refuse("name a table (LOC), several of them, or --all DIR")
     if history or picture is not None or compare is not None:
         params.refuse("--history, --picture and --compare are for one table")
+    if len(locations) > 1 and all(
+        Path(location).is_file() for location in locations
+    ):  # a glob without quotes
+        params.refuse(
+            "files are measured together by their folder, or by a glob in quotes: 'DIR/*.parquet'; these are "
+            f"{len(locations):,} files"
+        )
     more = [] if below is None else find_tables(below, namespace, opening)
     survey = tblctl.survey([*locations, *more], columns=columns, where=where, worst=worst, **opening)
     show_survey(survey, as_json=as_json)

@@ -29,7 +29,7 @@ from tblctl.tableformat.storage.names import name_problem
 
 _USE = {
     ICEBERG: "open it through its catalog: iceberg://CATALOG/NAMESPACE.TABLE",
-    NATIVE: "name the table itself",
+    NATIVE: "name the table itself; `tblctl info --all DIR` finds all below a folder",
 }
 _USE_ENGINE = (
     "tblctl cannot read it: an engine that can may write its rows to a folder of Parquet files, or into "

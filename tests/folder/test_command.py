@@ -108,6 +108,13 @@ def test_several_folders_get_a_line_each(tmp_path):
     assert [(item["rows"], item["info"], item["error"]) for item in found] == [(160, None, None)] * 2
 
 
+def test_a_glob_without_quotes_is_told_from_one_with_them(tmp_path):
+    files = sorted(interleaved(tmp_path).iterdir())
+    shown = run("info", *files, "--columns", "at", code=2)
+    assert "a glob in quotes" in " ".join(shown.split())
+    assert "these are 8 files" in " ".join(shown.split())
+
+
 def test_a_picture_is_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     run("info", interleaved(tmp_path / "in"), "--columns", "at", "--picture", tmp_path / "x.svg")

@@ -130,7 +130,9 @@ def test_a_folder_that_holds_a_table_is_refused_and_the_table_is_named(tmp_path)
     shutil.rmtree(tmp_path / "deep")
     table = tblctl.create(tmp_path / "mine", "a: int64")
     table.append(pa.table({"a": [1]}))
-    with pytest.raises(UnsupportedFormatError, match=r"mine is a table of tblctl.*name the table itself"):
+    with pytest.raises(
+        UnsupportedFormatError, match=r"mine is a table of tblctl.*name the table itself.*info --all"
+    ):
         tblctl.open(tmp_path)
     with pytest.raises(UnsupportedFormatError, match="inside of a table of tblctl"):
         tblctl.open(tmp_path / "mine" / "data")
