@@ -19,7 +19,7 @@ RANGE_SHARE = 0.01
 """The share of the keys that the typical range asks for."""
 
 _WORTH = 1.25
-"""A range must read at least this many times fewer files to be worth a rewrite: figures are estimates."""
+"""A range must read fewer files by more than this factor to be worth a rewrite: figures are estimates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Gain:
     @property
     def is_worth_it(self) -> bool:
         """Whether typical conditions would read clearly fewer files."""
-        return self.range_reads_now >= _WORTH * self.range_reads_clustered
+        return self.range_reads_now > _WORTH * self.range_reads_clustered
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values."""

@@ -26,7 +26,12 @@ from tblctl.tableformat.storage import Storage
 LOG = logging.getLogger("tblctl")
 
 TOGETHER = 1_000
-"""Files that are read before they become columns: what is kept of one meanwhile are Python objects."""
+"""Most files that are read before they become columns: what is kept of one meanwhile are Python objects."""
+
+MOST_CELLS = 300_000
+"""Most column chunks of such files, about 50 MB. How many a file has is seen in the first files."""
+
+_LEAST_TOGETHER = 16
 
 _END_BYTES = 64 * 1024
 """What is fetched of a file's end at once. Longer footers, of some thousand column chunks, cost a second request."""
@@ -69,8 +74,12 @@ class _Layouts:
             return self._found[-1]
 
 
-def read_parts(storage: Storage, files: Files, *, together: int = TOGETHER) -> list[Part]:
-    """Return what the footers of files say, by layout. Memory: `together` files as objects, all others as columns.
+def read_parts(
+    storage: Storage, files: Files, *, together: int = TOGETHER, most_cells: int = MOST_CELLS
+) -> list[Part]:
+    """Return what the footers of files say, by layout.
+
+    Memory: at most `together` files, of about `most_cells` column chunks, as objects; all others as columns.
 
     Raises:
         InvalidDataError: files are empty, cut short, encrypted or no Parquet; names some of them.
@@ -79,8 +88,9 @@ def read_parts(storage: Storage, files: Files, *, together: int = TOGETHER) -> l
     layouts = _Layouts()
     parts: list[Part] = []
     threads = cpu_threads() if storage.is_local else IO_THREADS
-    for start in range(0, len(files), together):
-        places = range(start, min(start + together, len(files)))
+    start, size = 0, min(together, _LEAST_TOGETHER)
+    while start < len(files):
+        places = range(start, min(start + size, len(files)))
         names = files.names.slice(places.start, len(places)).to_pylist()
 
         def read(item: tuple[int, str]) -> _Read | InvalidDataError:
@@ -93,9 +103,12 @@ def read_parts(storage: Storage, files: Files, *, together: int = TOGETHER) -> l
         found = in_parallel(read, zip(places, names, strict=True), threads=threads)
         _raise_problems([item for item in found if isinstance(item, InvalidDataError)])
         good = [item for item in found if isinstance(item, _Read)]
+        cells = sum(len(item.group_rows) * len(item.cells) for item in good) // len(good)
+        size = min(together, max(_LEAST_TOGETHER, most_cells // max(cells, 1)))
         for layout in {id(item.layout): item.layout for item in good}.values():
             mine = [number for number, item in enumerate(good) if item.layout is layout]
             parts.append(_part(layout, [good[number] for number in mine], files, start + np.array(mine)))
+        start = places.stop
     return joined(parts)
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from urllib.parse import unquote
+
+from tblctl.tableformat.errors import InvalidOptionError
 
 ENDING = ".parquet"
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -44,14 +47,23 @@ class Chosen:
 
     A pattern takes what it matches, whatever its ending, and the files below a folder that it matches: of these not
     hidden ones. `*` and `?` do not match `/`; `**` matches any folders.
+
+    Raises:
+        InvalidOptionError: at construction: the pattern is no glob.
     """
 
     pattern: str | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
-        compiled = None if self.pattern is None else re.compile(f"{_regex(self.pattern)}(?:/(?P<below>.+))?")
-        object.__setattr__(self, "_compiled", compiled)
+        try:
+            _ = self._compiled
+        except re.error as error:
+            raise InvalidOptionError(f"{self.pattern!r:.200} is no glob: {error}") from error
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str] | None:
+        return None if self.pattern is None else re.compile(f"{_regex(self.pattern)}(?:/(?P<below>.+))?")
 
     @property
     def prefix(self) -> str:
@@ -65,10 +77,9 @@ class Chosen:
         """Return whether a file counts."""
         if self.name is not None:
             return name == self.name
-        compiled: re.Pattern[str] | None = self._compiled  # type: ignore[attr-defined]
-        if compiled is None:
+        if self._compiled is None:
             return _is_visible(name)
-        found = compiled.fullmatch(name)
+        found = self._compiled.fullmatch(name)
         return found is not None and (found["below"] is None or _is_visible(found["below"]))
 
 
@@ -97,7 +108,7 @@ def _tokens(part: str) -> list[str]:
         stop = part.find("]", at + 2) if part[at] == "[" else -1
         if stop > 0:
             inner = re.sub(r"([\\\[\]&~|^])", r"\\\1", part[at + 1 : stop])
-            found.append(f"[^/{inner[1:]}]" if inner.startswith("!") else f"[{inner}]")
+            found.append(f"[^/{inner[1:]}]" if inner.startswith("!") else f"(?!/)[{inner}]")
             at = stop + 1
             continue
         found.append({"*": "[^/]*", "?": "[^/]"}.get(part[at], re.escape(part[at])))

@@ -53,9 +53,12 @@ class FolderPort:
     ) -> FolderPort:
         """Return the port of a folder, a glob, or one file of this machine. `cache` keeps what footers say."""
         text = os.fspath(location)
-        if "://" not in text and Path(text).is_file():
-            folder, name = os.path.split(os.path.realpath(text))
-            return cls(Storage(folder, options), Chosen(name=name), env, cache=cache)
+        here = None if "://" in text else Path(text).expanduser()
+        if here is not None and here.is_file():
+            here = here.resolve()
+            return cls(Storage(here.parent, options), Chosen(name=here.name), env, cache=cache)
+        if here is not None and here.is_dir():  # whatever characters its name has
+            return cls(Storage(here, options), Chosen(), env, cache=cache)
         folder, pattern = split_glob(text)
         return cls(Storage(folder, options), Chosen(pattern=pattern), env, cache=cache)
 

@@ -12,6 +12,7 @@ import pytest
 
 import tblctl
 from tblctl.errors import SchemaMismatchError
+from tblctl.tableformat.folder import footers
 from tblctl.tableformat.folder.footers import read_parts
 from tblctl.tableformat.folder.listing import list_files
 from tblctl.tableformat.folder.names import Chosen
@@ -21,10 +22,10 @@ from tblctl.tableformat.storage import Storage
 from .files import write
 
 
-def version_of(folder, together=1_000):
+def version_of(folder, **limits):
     storage = Storage(folder)
     files = list_files(storage, Chosen())
-    return FolderVersion(str(folder), files, lambda: read_parts(storage, files, together=together))
+    return FolderVersion(str(folder), files, lambda: read_parts(storage, files, **limits))
 
 
 def bounds_of(version, name):
@@ -98,6 +99,26 @@ def test_bounds_of_random_files_are_those_of_their_rows(tmp_path):
     )
     assert list(found) == expected
     assert exact.all()
+
+
+@pytest.mark.parametrize("limits", [{"together": 3}, {"most_cells": 1}, {}])
+def test_files_are_read_some_at_a_time(tmp_path, monkeypatch, limits):
+    sizes = []
+    plain = footers.in_parallel
+
+    def noted(work, items, **rest):
+        items = list(items)
+        sizes.append(len(items))
+        return plain(work, items, **rest)
+
+    monkeypatch.setattr(footers, "in_parallel", noted)
+    for number in range(40):
+        write(tmp_path, f"{number:02}.parquet", {"x": [number], "y": [1]})
+    column, _ = bounds_of(version_of(tmp_path, **limits), "x")
+    assert column.min.to_pylist() == list(range(40))
+    assert sizes == {"together": [3] * 13 + [1], "most_cells": [16, 16, 8]}.get(
+        next(iter(limits), ""), [16, 24]
+    )
 
 
 def test_a_row_group_without_statistics_leaves_a_file_without_bounds(tmp_path):

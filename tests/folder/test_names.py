@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tblctl.errors import InvalidOptionError
 from tblctl.tableformat.folder.names import Chosen, are_integers, partition_of, split_glob, table_of
 
 
@@ -45,6 +46,8 @@ def test_hidden_files_and_others_do_not_count(name):
             ["year=2022/a.parquet", "year=2023/_a.parquet"],
         ),
         ("[!a]*", ["b.x"], ["a.x"]),
+        ("a[+-9]b", ["a5b"], ["a/b"]),
+        ("a[b", ["a[b"], ["ab"]),
         ("**/b.parquet", ["b.parquet", "x/b.parquet", "x/y/b.parquet"], ["x/ab.parquet"]),
         ("x/**", ["x/a", "x/y/b"], ["a"]),
         ("a.b*", ["a.bc"], ["axbc"]),
@@ -54,6 +57,11 @@ def test_a_glob_takes_what_it_matches_and_visible_files_below_folders_it_matches
     chosen = Chosen(pattern=pattern)
     assert [name for name in [*taken, *left] if chosen.takes(name)] == taken
     assert all(name.startswith(chosen.prefix) for name in taken)
+
+
+def test_a_pattern_that_cannot_be_is_refused():
+    with pytest.raises(InvalidOptionError, match="no glob"):
+        Chosen(pattern="[z-a]")
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,19 @@ def test_a_glob_and_a_file_are_opened(tmp_path):
     assert tblctl.open(tmp_path / "in" / "[odd].pq").info("at").total_block_count == 1
 
 
+def test_a_folder_with_a_wildcard_in_its_name_is_opened(tmp_path):
+    assert tblctl.open(interleaved(tmp_path / "in [2024]*")).info("at").total_block_count == 8
+
+
+def test_a_folder_of_files_without_rows_is_measured(tmp_path):
+    write(tmp_path, "a.parquet", {"x": pa.array([], pa.int64())})
+    table = tblctl.open(tmp_path)
+    assert table.info("x").total_block_count == 0
+    assert table.suggest().candidates == ()
+    assert not table.gain("x").is_worth_it
+    assert table.snapshot.blocks == 0
+
+
 def test_a_handle_can_be_pickled(tmp_path):
     table = pickle.loads(pickle.dumps(tblctl.open(interleaved(tmp_path))))
     assert table.info("at").total_block_count == 8
