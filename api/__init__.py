@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tblctl import errors, spark
     from tblctl.advise.estimate import Estimate
+    from tblctl.advise.gain import Gain
     from tblctl.advise.suggest import Candidate, Suggestion
+    from tblctl.folder import ParquetFolder
     from tblctl.iceberg import IcebergTable, from_iceberg
     from tblctl.maintain.measure import MeasuredVersion
     from tblctl.merger.engines.spark.session import open_session as spark_session
@@ -76,6 +78,7 @@ _HOMES = {  # module, or module:name if the name differs there
     "SnapshotInfo": "tblctl.results",
     "WriteOutcome": "tblctl.results",
     "IcebergTable": "tblctl.iceberg",
+    "ParquetFolder": "tblctl.folder",
     "from_iceberg": "tblctl.iceberg",
     "Scan": "tblctl.scan",
     "SelectOptions": "tblctl.selector.options",
@@ -87,6 +90,7 @@ _HOMES = {  # module, or module:name if the name differs there
     "parse_statement": "tblctl.statement",
     "Candidate": "tblctl.advise.suggest",
     "Estimate": "tblctl.advise.estimate",
+    "Gain": "tblctl.advise.gain",
     "Suggestion": "tblctl.advise.suggest",
     "SurveyedTable": "tblctl.warehouse",
     "find_tables": "tblctl.warehouse",
@@ -129,6 +133,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "spark_session",
     "Table",
     "IcebergTable",
+    "ParquetFolder",
     "Scan",
     "WriteOutcome",
     "SnapshotInfo",
@@ -150,6 +155,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "Suggestion",
     "Candidate",
     "Estimate",
+    "Gain",
     "Plan",
     "ScheduledPlan",
     "PendingPlan",

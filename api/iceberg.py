@@ -289,10 +289,10 @@ def open_iceberg(
         InvalidOptionError: the location is malformed, or the catalog is not configured.
         TableNotFoundError, SnapshotNotFoundError: there is no such table, or no such branch.
     """
-    from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
     from tblctl.tableformat.iceberg.port import IcebergPort
+    from tblctl.tableformat.storage.file_cache import FileCache
 
-    cache = None if metadata_cache is None else ManifestCache(Path(metadata_cache))
+    cache = None if metadata_cache is None else FileCache(Path(metadata_cache))
     place = parse_location(location)
     port = IcebergPort.of_catalog(
         place, catalog_options or {}, SYSTEM, branch=branch, cache=cache, refine=refine

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tblctl.as_of import AsOf, version_as_of
+from tblctl.folder import open_folder
 from tblctl.iceberg import is_iceberg, open_iceberg, refuse_for_native, refuse_iceberg
 from tblctl.table import Table
 from tblctl.tableformat.environment import SYSTEM
@@ -88,7 +89,7 @@ def open(
     Args:
         location: a path or an fsspec URL; or `iceberg://CATALOG/NAMESPACE.TABLE` for an Iceberg table, which is an
             `IcebergTable` then: it has the methods of `ClusteredTable`, but those of `Table` that write rows are its
-            engines'.
+            engines'. A folder, a glob or a file of plain Parquet is a `ParquetFolder`, which is only measured.
         as_of: a sequence, a tag, or a time (datetime or ISO text; UTC without a zone) for the table as it was, read
             only. None for the live table: every call sees the newest snapshot.
         storage_options: options of the fsspec filesystem.
@@ -96,12 +97,13 @@ def open(
             engines do them.
         catalog_options: properties of the catalog, beside PyIceberg's own configuration; for Iceberg only.
         branch: the branch of the Iceberg table; None for main.
-        metadata_cache: a folder of this machine to keep manifests of remote storage in, which never change; for Iceberg
-            only. None: they are kept in memory.
+        metadata_cache: a folder of this machine to keep manifests of remote storage in, which never change (Iceberg),
+            and what footers of plain Parquet files say. None: they are kept in memory.
         refine: also read the footers of data files whose Iceberg manifest has no bounds of a column, or inexact ones.
 
     Raises:
-        TableNotFoundError: there is no table at the location.
+        TableNotFoundError: there is no table at the location, and no Parquet file.
+        UnsupportedFormatError: the folder is a table of Delta, Iceberg or Hudi.
         SnapshotNotFoundError: `as_of` names no readable snapshot.
     """
     if is_iceberg(location):
@@ -117,7 +119,13 @@ def open(
     refuse_for_native(catalog_options=catalog_options, branch=branch, refine=refine)
     native = NativeTable(Storage(location, storage_options), SYSTEM)
     port = NativePort(native)
-    newest = port.newest()
+    try:
+        newest = port.newest()
+    except TableNotFoundError:
+        folder: Any = open_folder(
+            location, storage_options=storage_options, as_of=as_of, metadata_cache=metadata_cache
+        )
+        return folder  # type: ignore[no-any-return]
     pinned = None if as_of is None else version_as_of(port, as_of, newest).snapshot
     return Table(native, pinned=pinned, on_scan=on_scan)
 

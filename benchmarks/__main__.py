@@ -41,6 +41,7 @@ SUBJECTS = (
     "small",
     "overlap",
     "beside",
+    "folder",
 )
 
 

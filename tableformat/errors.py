@@ -105,7 +105,7 @@ class UnsupportedBackendError(InputError):
 
 
 class UnsupportedFormatError(InputError):
-    """The table was written in a newer format version than this tblctl reads."""
+    """The table is of another format, or of a newer format version, than this tblctl reads."""
 
 
 class ClockError(InputError):

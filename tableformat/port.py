@@ -1,7 +1,8 @@
 """The small port through which planning, merging and committing see a table; every table format implements it.
 
 A `TablePort` gives versions, a `Version` gives metadata, a `BlockIO` reads and writes blocks inside merge tasks, and
-`TablePort.replace` commits. Implementations: `native/`; `iceberg/`, so far for reading; an in-memory twin in the tests.
+`TablePort.replace` commits. Implementations: `native/`; `iceberg/`; `folder/`, only for reading; in tests a
+twin in memory.
 
 A version has an id, a text that only its table format understands. Its parent is the version that it was committed on
 top of. `public_id` is the id for people and programs: a whole number in the native format.

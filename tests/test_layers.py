@@ -55,6 +55,7 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "iceberg/avro": (),
     "iceberg/location": ("errors",),
     "iceberg": (*BELOW_NATIVE, "port"),
+    "folder": (*BELOW_NATIVE, "port"),
     "formats": (*BELOW_NATIVE, "port", "native", "iceberg"),
 }
 OTHER_LAYERS_OF_CLI = tuple(f"tblctl.{name}" for name in LAYERS if name not in {"api", "cli"})

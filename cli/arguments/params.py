@@ -114,7 +114,7 @@ def read_storage_options(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def cache_folder() -> Path:
-    """Return where manifests are kept unless the user says otherwise (XDG Base Directory Specification)."""
+    """Return where manifests and footers are kept unless the user says otherwise (XDG Base Directory Specification)."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "tblctl" / "manifests"
 
@@ -135,7 +135,8 @@ def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--metadata-cache",
         metavar="DIR",
-        help="Where manifests of Iceberg tables on remote storage are kept, which never change; 'none' keeps none "
+        help="Where manifests of Iceberg tables on remote storage are kept, which never change, and footers of plain "
+        "Parquet files; 'none' keeps none "
         "(default: ~/.cache/tblctl/manifests).",
     )
     @click.option(
@@ -283,6 +284,6 @@ def keyed_by(table: tblctl.Table, cluster_by: str | None) -> dict[str, Any]:
     """Return the argument for a plan or a recluster by another key; refuse one for a table of our own format."""
     if cluster_by is None:
         return {}
-    if not isinstance(table, tblctl.IcebergTable):
+    if not isinstance(table, tblctl.IcebergTable | tblctl.ParquetFolder):  # (the latter refuses all of it)
         refuse("--cluster-by is for Iceberg tables; for others: `tblctl alter LOC --cluster-by ...`")
     return {"cluster_by": cluster_by}

@@ -36,7 +36,7 @@ def read_versions(text: str | None) -> Versions | None:
 
 
 def draw(
-    table: tblctl.Table,
+    table: tblctl.Table | tblctl.ParquetFolder,
     picture: str | None,
     compare: Versions | None,
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from tblctl.cli.arguments import params, pictures
 from tblctl.cli.command import FAILED, command
 from tblctl.cli.show import page, render, timeline
 from tblctl.cli.show.figures import INFO_JSON, average_depth, put_comparison, put_info
+from tblctl.cli.show.folder import show_folder
 
 WORST = click.option(
     "--worst",
@@ -29,6 +31,8 @@ WORST = click.option(
     tblctl info /data/lineitem
     tblctl info /data/lineitem --columns l_orderkey --where "l_shipdate >= '1998-01-01'"
     tblctl info /data/lineitem --compare 3:9 --picture lineitem.html
+    tblctl info events/ --columns at
+    tblctl info 's3://lake/in/*.parquet' --columns "at, customer"
     tblctl info --all s3://warehouse
     tblctl info iceberg://prod/sales.orders --columns "region, day(ts)"
     tblctl info --all iceberg://prod --namespace sales""",
@@ -41,6 +45,9 @@ WORST = click.option(
     of others also options, those of `tblctl alter --set`;
     with --history also history [{{snapshot, timestamp, operation, rows, blocks, average_depth, average_overlaps,
     source}}], newest first; source is summary, metadata (measured now), or null if the averages are unknown.
+    of plain Parquet files without options, with gain {{cluster_by [term], files, key_reads_now, key_reads_clustered,
+    range_reads_now, range_reads_clustered, bytes_to_rewrite}}, next [command]; or without --columns only
+    files, rows, bytes, columns [name], folder_columns [name];
     of several tables, or with --all, a list, worst first: location, error (null if none), rows, blocks, bytes (null
     if the writer of an Iceberg table did not say),
     info (the object above without last_runs and options; null without a cluster key)""",
@@ -89,10 +96,18 @@ def info(
     worst range is one where most blocks overlap; "to rewrite" is what these blocks hold. A key along a curve (zorder,
     hilbert) also shows how well blocks separate its columns: box depth counts those that have a place in common, and
     "at best" is what a grid of as many blocks reads. Several tables get one line each.
+
+    LOC may also be a folder of plain Parquet files, or a glob in quotes: the files are its blocks, which nothing
+    changes. They are measured by --columns, from the statistics in their footers; `key=value` folders are columns.
     """
     params.check_namespace(namespace, below)
     if len(locations) == 1 and below is None:
         table = tblctl.open(locations[0], **opening)
+        if isinstance(table, tblctl.ParquetFolder):
+            if history:
+                params.refuse("--history is for tables: plain files have no versions")
+            show_folder(table, columns, where, worst=worst, picture=picture, compare=compare, as_json=as_json)
+            return
         found = table.info(columns=columns, where=where, worst=worst)
         compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
         pictures.draw(table, picture, compare, columns=columns, where=where)
@@ -106,6 +121,13 @@ def info(
         params.refuse("name a table (LOC), several of them, or --all DIR")
     if history or picture is not None or compare is not None:
         params.refuse("--history, --picture and --compare are for one table")
+    if len(locations) > 1 and all(
+        Path(location).is_file() for location in locations
+    ):  # a glob without quotes
+        params.refuse(
+            "files are measured together by their folder, or by a glob in quotes: 'DIR/*.parquet'; these are "
+            f"{len(locations):,} files"
+        )
     more = [] if below is None else find_tables(below, namespace, opening)
     survey = tblctl.survey([*locations, *more], columns=columns, where=where, worst=worst, **opening)
     show_survey(survey, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import tblctl
 from tblctl.cli.arguments import params
 from tblctl.cli.command import command
 from tblctl.cli.show import page, render
+from tblctl.cli.show.folder import gain_to_json, put_gain
 
 EXPLAINED = 3
 PREDICATE_WIDTH = 60
@@ -24,13 +26,15 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     "suggest",
     example="""
     tblctl suggest /data/lineitem
-    tblctl suggest /data/lineitem --predicates typical.sql""",
+    tblctl suggest /data/lineitem --predicates typical.sql
+    tblctl suggest events/""",
     json_shape="""
     object: snapshot, cluster_by [term], total_block_count, predicates [{text, blocks_read}],
     candidates [{terms, average_depth, average_overlaps, distinct_bounds, null_share, unknown_block_count,
     inexact_block_count, blocks_read [an estimate for each predicate; an upper bound for one on other columns],
     named_by (predicates on its columns), average_blocks_read (null without predicates), why, caveats}],
-    best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for)""",
+    best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for);
+    of plain Parquet files also gain and next, of the best candidate, as for `tblctl info`""",
 )
 @params.LOCATION
 @click.option(
@@ -55,6 +59,8 @@ def suggest(
     conditions would read if the table were sorted by the column. The estimate spreads rows evenly over the range of
     their block, so it does not know how values are distributed within blocks. For conditions on other columns it is an
     upper bound, marked `<=`: they read less if these columns follow the key within blocks.
+
+    LOC may also be a folder of plain Parquet files, or a glob in quotes, as for `tblctl info`.
     """
     table = tblctl.open(location, **opening)
     text = None if predicates is None else read_file(predicates)
@@ -63,10 +69,14 @@ def suggest(
     except tblctl.errors.InvalidPredicateError as error:
         message = f"{predicates}: {error}"
         raise tblctl.errors.InvalidPredicateError(message, **error.details) from error
+    best = ", ".join(found.candidates[0].terms) if found.candidates else None
+    plain = table if isinstance(table, tblctl.ParquetFolder) else None
     if as_json:
-        render.print_json(found.to_dict())
+        render.print_json({**found.to_dict(), **({} if plain is None else gain_to_json(plain, best))})
         return
     put_suggestion(found)
+    if plain is not None and best is not None:
+        put_gain(plain, best, otherwise=f"tblctl suggest {shlex.quote(plain.location)} --predicates FILE")
     advice = params.refine_advice(location, opening)
     if advice and any(item.unknown_block_count or item.inexact_block_count for item in found.candidates):
         page.put((f"(some bounds are unknown or inexact; {advice})", page.RULE))

@@ -18,9 +18,9 @@ from tblctl.tableformat.iceberg.own_keys import keys_in_footer
 from tblctl.tableformat.model.schema.schema import Leaf
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
+from tblctl.tableformat.parquet.checked_footer import checked_footer
 from tblctl.tableformat.parquet.columns import FileColumns
-from tblctl.tableformat.parquet.footer import footer_of, has_exact_bounds
-from tblctl.tableformat.parquet.footer_check import MOST_CHUNK_BYTES, check_footer
+from tblctl.tableformat.parquet.footer import has_exact_bounds
 from tblctl.tableformat.parquet.group_statistics import RowGroupStatistics
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS
 from tblctl.tableformat.parquet.thrift import Struct
@@ -91,15 +91,12 @@ def _footer(io: FileIO, file: ParquetFile) -> tuple[Struct, pq.FileMetaData]:
     """Return a file's footer, checked, and as pyarrow parses it."""
     with io.new_input(file.path).open() as source:
         data = source.read  # a whole footer is one request
-        end = file.size_bytes
 
         def fetch(start: int, stop: int) -> pa.Buffer:
             source.seek(start)
             return pa.py_buffer(data(stop - start))
 
-        footer, pages_stop = footer_of(fetch, end)
-        check_footer(footer, pages_stop=pages_stop, row_count=file.rows, most_chunk_bytes=MOST_CHUNK_BYTES)
-        return footer, pq.read_metadata(pa.BufferReader(_alone(fetch(pages_stop, end))))
+        return checked_footer(fetch, file.size_bytes, row_count=file.rows)
 
 
 def _bounds(
@@ -123,11 +120,6 @@ def _bounds(
         if bounds is not None:
             found[leaf.id] = bounds
     return found
-
-
-def _alone(end: pa.Buffer) -> pa.Buffer:
-    """Return a file that consists of a footer only."""
-    return pa.py_buffer(b"PAR1" + end.to_pybytes())
 
 
 def _column(statistics: RowGroupStatistics, leaf: Leaf) -> ColumnStatistics | None:

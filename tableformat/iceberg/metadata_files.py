@@ -14,9 +14,9 @@ from tblctl.tableformat.errors import AccessDeniedError, CorruptTableError, Obje
 from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.avro.counts import check_counts
 from tblctl.tableformat.iceberg.data_storage import SESSION
-from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 from tblctl.tableformat.iceberg.own_keys import read_side_file
 from tblctl.tableformat.storage.failures import Failure, classify
+from tblctl.tableformat.storage.file_cache import FileCache
 from tblctl.tableformat.storage.location import scrub, secrets_in
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class MetadataFiles:
         location: str,
         file_io: FileIO,
         kept: KeptFiles,
-        cache: ManifestCache | None = None,
+        cache: FileCache | None = None,
         renew: Callable[[], FileIO] | None = None,
     ) -> None:
         self._location = location

@@ -19,7 +19,6 @@ from tblctl.tableformat.errors import (
 from tblctl.tableformat.iceberg.catalog import TableLoader
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.location import IcebergLocation
-from tblctl.tableformat.iceberg.manifest_cache import ManifestCache
 from tblctl.tableformat.iceberg.metadata_files import KeptFiles, MetadataFiles
 from tblctl.tableformat.iceberg.publish.summary import detail_of
 from tblctl.tableformat.iceberg.schema import sort_by
@@ -27,6 +26,7 @@ from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion, branches_o
 from tblctl.tableformat.model.snapshot import RECLUSTER, Summary
 from tblctl.tableformat.port import Checked, Garbage, Replacement, SortConflictError, VersionEntry
 from tblctl.tableformat.progress import Progress
+from tblctl.tableformat.storage.file_cache import FileCache
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -55,7 +55,7 @@ class IcebergPort:
         env: Environment,
         *,
         branch: str = MAIN,
-        cache: ManifestCache | None = None,
+        cache: FileCache | None = None,
         refine: bool = False,
         cluster_by: str | Sequence[str] | None = None,
     ) -> None:
@@ -77,7 +77,7 @@ class IcebergPort:
         env: Environment,
         *,
         branch: str = MAIN,
-        cache: ManifestCache | None = None,
+        cache: FileCache | None = None,
         refine: bool = False,
     ) -> IcebergPort:
         """Return the port of a table of a catalog.

@@ -33,7 +33,7 @@ from tblctl.tableformat.iceberg.location import SCHEME
 from tblctl.tableformat.iceberg.metadata_files import MetadataFiles
 from tblctl.tableformat.iceberg.options import EXPANSION, least_text_length, options_of
 from tblctl.tableformat.iceberg.own_files import parse_name
-from tblctl.tableformat.iceberg.own_index import KeyColumns, OwnIndex
+from tblctl.tableformat.iceberg.own_index import OwnIndex
 from tblctl.tableformat.iceberg.own_keys import side_files_of
 from tblctl.tableformat.iceberg.partitions import (
     Partitions,
@@ -45,6 +45,7 @@ from tblctl.tableformat.iceberg.reading.column_check import primitive_ids
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.null_counts import NullCounts
 from tblctl.tableformat.iceberg.schema import claimed_sorts, schema_of, sort_by, sort_of, usable_sort
+from tblctl.tableformat.keys.columns import KeyColumns
 from tblctl.tableformat.keys.kinds import key_leaves, key_maker
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import NO_SORT, Sort, parse_terms

@@ -65,8 +65,8 @@ class RowGroupStatistics:
             for end in ("min", "max")
         )
         return ColumnStatistics(
-            min=_typed(low, stored, kind),
-            max=_typed(high, stored, kind),
+            min=typed(low, stored, kind),
+            max=typed(high, stored, kind),
             null_count=np.array(
                 [-1 if item is None or not item.has_null_count else item.null_count for item in found],
                 dtype=np.int64,
@@ -75,7 +75,8 @@ class RowGroupStatistics:
         )
 
 
-def _typed(values: list[Any], stored: pa.DataType, kind: pa.DataType) -> pa.Array:
+def typed(values: list[Any], stored: pa.DataType, kind: pa.DataType) -> pa.Array:
+    """Return bounds as pyarrow gives them (times as integers) in the type `kind`; `stored` is that of the file."""
     if pa.types.is_temporal(stored):
         width = pa.int32() if stored.bit_width == 32 else pa.int64()  # noqa: PLR2004
         return pa.array(values, width).cast(stored).cast(kind)

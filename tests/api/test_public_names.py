@@ -20,12 +20,13 @@ from tblctl.maintain import recluster as loop
 
 NAMES = {
     "tblctl": """
-        Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo DeepRange
-        DepthFigures DepthPoint Estimate GcOutcome GroupOutcome IcebergTable MeasuredVersion OPTION_DOCS Outcome
-        PendingPlan Plan Price Progress RangeShare Scan ScanExplanation ScanReport ScheduledPlan SelectOptions
-        SnapshotInfo Statement Suggestion SurveyedTable Table TableOptions WatchedRound WriteOutcome create drop
-        errors execute exists find_tables from_iceberg open parse_duration parse_schema parse_size parse_statement
-        read_schema spark spark_session survey type_from_text type_to_text watch
+        Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
+        DeepRange DepthFigures DepthPoint Estimate Gain GcOutcome GroupOutcome IcebergTable MeasuredVersion
+        OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress RangeShare Scan ScanExplanation
+        ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
+        TableOptions WatchedRound WriteOutcome create drop errors execute exists find_tables from_iceberg open
+        parse_duration parse_schema parse_size parse_statement read_schema spark spark_session survey
+        type_from_text type_to_text watch
     """,
     "tblctl.errors": """
         AccessDeniedError ClockError CommitOutcomeUnknownError ConflictError CorruptTableError EngineError
@@ -45,6 +46,11 @@ NAMES = {
     """,
     "Statement": "final if_exists is_location location name parts where where_position",
     "IcebergTable": "cluster_by location options schema snapshot",
+    "ParquetFolder": "cluster_by folder_columns location options schema snapshot",
+    "Gain": """
+        bytes_to_rewrite cluster_by files is_worth_it key_reads_clustered key_reads_now range_reads_clustered
+        range_reads_now
+    """,
     "Table": "cluster_by location options schema snapshot",
     "PendingPlan": """
         blocks bytes claimed created expires groups id is_expired policy problem rows snapshot
@@ -234,6 +240,17 @@ SIGNATURES = {
         "type_from_text(text)",
         "type_to_text(data_type)",
     ],
+    "ParquetFolder": [
+        "close(*, wait=True)",
+        "depth_history(limit=20)",
+        "first_steps(columns)",
+        "gain(columns)",
+        "history(limit=None)",
+        "info(columns=None, where=None, *, worst=5)",
+        "picture(path, *, columns=None, where=None, compare=None)",
+        "suggest(predicates=None)",
+    ],
+    "Gain": ["to_dict()"],
     "IcebergTable": [
         "cancel_plan(id, *, plans_at=None)",
         "close(*, wait=True)",

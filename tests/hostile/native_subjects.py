@@ -16,8 +16,12 @@ import pyarrow.parquet as pq
 from damage import built
 
 import tblctl
-from tblctl.errors import CorruptTableError, InvalidDataError
+from tblctl.errors import CorruptTableError, InvalidDataError, InvalidSchemaError
 from tblctl.selector.plan import Plan
+from tblctl.tableformat.folder.footers import read_parts
+from tblctl.tableformat.folder.kept import KeptFooters
+from tblctl.tableformat.folder.listing import Files
+from tblctl.tableformat.folder.version import FolderVersion
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.snapshot import SegmentRef
@@ -337,3 +341,58 @@ def parse_input(kind: str) -> Callable[[bytes], object]:
         return parts
 
     return parse
+
+
+def _folder_files(data: bytes) -> Files:
+    return Files(
+        names=pa.array(["x.parquet"], pa.large_string()),
+        size_bytes=np.array([len(data)]),
+        modified_seconds=np.array([1.0]),
+    )
+
+
+def parse_folder(data: bytes) -> object:
+    """Measure a folder of one file by all its columns."""
+    storage().write("x.parquet", data)
+    files = _folder_files(data)
+    return _measured(FolderVersion("folder", files, lambda: read_parts(storage(), files)))
+
+
+def _measured(version: FolderVersion) -> object:
+    try:
+        leaves = version.schema.leaves
+    except InvalidSchemaError:  # names of columns, or types, that no table can have: it says so
+        return None
+    return [(version.measured.column(leaf), version.measured.is_exact(leaf)) for leaf in leaves]
+
+
+@functools.cache
+def kept_footers() -> Sequence[bytes]:
+    found = []
+    for data in blocks():
+        storage().write("x.parquet", data)
+        kept = KeptFooters(cache=_OneFile(), location="folder")
+        kept.put(read_parts(storage(), _folder_files(data)), now_seconds=100.0)
+        found.append(kept.cache.data)
+    return found
+
+
+def parse_kept_footers(data: bytes) -> object:
+    files = _folder_files(blocks()[0])
+    parts = KeptFooters(cache=_OneFile(data), location="folder").parts(files)
+    return _measured(FolderVersion("folder", files, lambda: parts)) if parts else None
+
+
+class _OneFile:
+    """A cache of one file, in memory."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = data
+
+    def get(self, url: str) -> bytes:
+        del url
+        return self.data
+
+    def put(self, url: str, data: bytes) -> None:
+        del url
+        self.data = data

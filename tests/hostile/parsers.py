@@ -91,6 +91,10 @@ PARSERS: dict[str, Parser] = dict(
             "x.parquet",
         ),
         _parser(
+            "folder-footer", native.blocks, native.parse_folder, (InvalidDataError,), PARQUET, "x.parquet"
+        ),
+        _parser("kept-footers", native.kept_footers, native.parse_kept_footers, NONE, BYTES),
+        _parser(
             "input-arrow",
             native.arrow_files,
             native.parse_input("arrow"),

@@ -1,4 +1,4 @@
-"""Keep manifests in a folder of this machine: they never change, and fetching them takes most of the time of `info`."""
+"""Keep what was read of remote metadata in a folder of this machine: fetching it takes most of the time of `info`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _CHECKSUM_BYTES = 8
 _SUFFIX = ".manifest"
 
 
-class ManifestCache:
-    """Files by URL, in a folder that only its owner can read: manifests hold values of the table.
+class FileCache:
+    """Files by URL, in a folder that only its owner can read: metadata holds values of the table.
+
+    A URL's content never changes, or whoever asks verifies that it still holds.
 
     Processes may share the folder. A file that is damaged counts as missing. If the folder cannot be written, nothing
     is kept, and nothing fails. Threads may share an instance.
@@ -97,7 +99,7 @@ class ManifestCache:
                 yield status.st_mtime, status.st_size, path
 
     def _give_up(self, error: OSError) -> None:
-        LOG.warning("manifests cannot be kept in %s: %s", self._folder, error)
+        LOG.warning("metadata cannot be kept in %s: %s", self._folder, error)
         self._is_usable = False
 
 

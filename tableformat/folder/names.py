@@ -1,0 +1,158 @@
+"""Which files of a folder count, and what their names say. Pure.
+
+Rules are those of pyarrow and Spark: hidden files (`.x`, `_x`) do not count, nor those without the ending `.parquet`.
+A folder `key=value` gives all files below it a value of the column `key`, in percent-encoding ("hive partitioning").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from urllib.parse import unquote
+
+from tblctl.tableformat.errors import InvalidOptionError
+
+ENDING = ".parquet"
+NULL = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive and Spark write for a null."""
+
+_MAGIC = re.compile(r"[*?\[]")
+_FOREIGN = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
+"""What a folder is that has a folder of this name."""
+_ICEBERG_METADATA = re.compile(r"(?:.*/)?metadata/[^/]+\.metadata\.json(?:\.gz)?")
+_NATIVE_METADATA = re.compile(r"(?:.*/)?metadata/(?:snapshots|segments)/[^/]+")
+NATIVE = "a table of tblctl"
+ICEBERG = "an Iceberg table"
+PROBES = ("_delta_log/", ".hoodie/", "metadata/")
+"""Prefixes of the names that show that a folder is a table."""
+
+
+def split_glob(location: str) -> tuple[str, str | None]:
+    """Return the folder that a location names, and the pattern of names below it; None if the location has none.
+
+    `s3://lake/in/2024*/*.parquet` is `s3://lake/in` and `2024*/*.parquet`.
+    """
+    found = _MAGIC.search(location)
+    if found is None:
+        return location, None
+    at = location.rfind("/", 0, found.start()) + 1
+    return location[:at] or ".", location[at:]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The rule by which files of a folder count: one `name`, or those that match `pattern`; else all but hidden ones.
+
+    A pattern takes what it matches, whatever its ending, and the files below a folder that it matches: of these not
+    hidden ones. `*` and `?` do not match `/`; `**` matches any folders.
+
+    Raises:
+        InvalidOptionError: at construction: the pattern is no glob.
+    """
+
+    pattern: str | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            _ = self._compiled
+        except re.error as error:
+            raise InvalidOptionError(f"{self.pattern!r:.200} is no glob: {error}") from error
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str] | None:
+        return None if self.pattern is None else re.compile(f"{_regex(self.pattern)}(?:/(?P<below>.+))?")
+
+    @property
+    def prefix(self) -> str:
+        """What the names of all files that count begin with."""
+        if self.pattern is None:
+            return self.name or ""
+        found = _MAGIC.search(self.pattern)
+        return self.pattern[: found.start()] if found else self.pattern
+
+    def takes(self, name: str) -> bool:
+        """Return whether a file counts."""
+        if self.name is not None:
+            return name == self.name
+        if self._compiled is None:
+            return _is_visible(name)
+        found = self._compiled.fullmatch(name)
+        return found is not None and (found["below"] is None or _is_visible(found["below"]))
+
+
+def _is_visible(name: str) -> bool:
+    parts = name.split("/")
+    hidden = any(part[:1] in {".", "_"} and "=" not in part for part in parts)
+    return parts[-1].endswith(ENDING) and not hidden
+
+
+def _regex(pattern: str) -> str:
+    """Return a glob as a regular expression."""
+    parts = pattern.strip("/").split("/")
+    found = []
+    for place, part in enumerate(parts):
+        last = place == len(parts) - 1
+        if part == "**":
+            found.append(".+" if last else "(?:[^/]+/)*")
+        else:
+            found.append("".join(_tokens(part)) + ("" if last else "/"))
+    return "".join(found)
+
+
+def _tokens(part: str) -> list[str]:
+    found, at = [], 0
+    while at < len(part):
+        stop = part.find("]", at + 2) if part[at] == "[" else -1
+        if stop > 0:
+            inner = re.sub(r"([\\\[\]&~|^])", r"\\\1", part[at + 1 : stop])
+            found.append(f"[^/{inner[1:]}]" if inner.startswith("!") else f"(?!/)[{inner}]")
+            at = stop + 1
+            continue
+        found.append({"*": "[^/]*", "?": "[^/]"}.get(part[at], re.escape(part[at])))
+        at += 1
+    return found
+
+
+def table_of(name: str) -> tuple[str, str] | None:
+    """Return what a file belongs to if its name shows that: the folder ("" for the root), and the kind of table."""
+    folders = name.split("/")[:-1]
+    for place, folder in enumerate(folders):
+        if folder in _FOREIGN:
+            return "/".join(folders[:place]), _FOREIGN[folder]
+    for pattern, kind in ((_ICEBERG_METADATA, ICEBERG), (_NATIVE_METADATA, NATIVE)):
+        if pattern.fullmatch(name):
+            return name[: name.rindex("metadata/")].rstrip("/"), kind
+    return None
+
+
+def may_be_inside(folder: str) -> bool:
+    """Return whether a folder of this name is often one inside of a table: a partition, or its data."""
+    return folder == "data" or "=" in folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """The columns and values that a folder's name gives the files in it; values are text, None for null."""
+
+    keys: tuple[str, ...]
+    values: tuple[str | None, ...]
+
+
+def partition_of(folder: str) -> Partition:
+    """Return the partition of a folder: `a/year=2024/m=1` has the keys year and m."""
+    pairs = [part.partition("=") for part in folder.split("/") if "=" in part]
+    return Partition(
+        keys=tuple(unquote(key) for key, _, _ in pairs),
+        values=tuple(None if value == NULL else unquote(value) for _, _, value in pairs),
+    )
+
+
+def are_integers(values: Sequence[str | None]) -> bool:
+    """Return whether partition values are all whole numbers of 64 bits, or null; at least one is not null."""
+    some = [value for value in values if value is not None]
+    return bool(some) and all(
+        re.fullmatch(r"-?[0-9]{1,19}", value) and -(2**63) <= int(value) < 2**63 for value in some
+    )

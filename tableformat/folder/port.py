@@ -1,0 +1,198 @@
+"""A folder of plain Parquet files behind the port: read only, and seen as it was when it was opened."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from tblctl.tableformat.environment import SYSTEM, Environment
+from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
+from tblctl.tableformat.folder.footers import read_parts
+from tblctl.tableformat.folder.kept import KeptFooters
+from tblctl.tableformat.folder.listing import Files, list_files
+from tblctl.tableformat.folder.names import ENDING, Chosen, split_glob
+from tblctl.tableformat.folder.parts import Part, joined
+from tblctl.tableformat.folder.version import FolderVersion
+from tblctl.tableformat.model.snapshot import Summary
+from tblctl.tableformat.once import once
+from tblctl.tableformat.port import BlockIO, Checked, Garbage, Replacement, VersionEntry
+from tblctl.tableformat.progress import Progress
+from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.file_cache import FileCache
+
+FILES = "files"
+"""The operation of a folder's one version: nobody recorded what wrote its files."""
+
+
+class FolderPort:
+    """`tblctl.tableformat.port.TablePort` of the files that `chosen` takes below a storage's root."""
+
+    def __init__(
+        self, storage: Storage, chosen: Chosen, env: Environment = SYSTEM, *, cache: FileCache | None = None
+    ) -> None:
+        self.env = env
+        self._cache = cache
+        self._storage = storage
+        self._chosen = chosen
+
+    @classmethod
+    def of(
+        cls,
+        location: str | os.PathLike[str],
+        options: Mapping[str, Any] | None = None,
+        env: Environment = SYSTEM,
+        *,
+        cache: FileCache | None = None,
+    ) -> FolderPort:
+        """Return the port of a folder, a glob, or one file of this machine. `cache` keeps what footers say."""
+        text = os.fspath(location)
+        here = None if "://" in text else Path(text).expanduser()
+        if here is not None and here.is_file():
+            here = here.resolve()
+            return cls(Storage(here.parent, options), Chosen(name=here.name), env, cache=cache)
+        if here is not None and here.is_dir():  # whatever characters its name has
+            return cls(Storage(here, options), Chosen(), env, cache=cache)
+        folder, pattern = split_glob(text)
+        return cls(Storage(folder, options), Chosen(pattern=pattern), env, cache=cache)
+
+    @property
+    def location(self) -> str:
+        """The folder or glob, without secrets."""
+        below = self._chosen.name or self._chosen.pattern
+        return self._storage.url if below is None else f"{self._storage.url}/{below}"
+
+    @property
+    def whole_folder(self) -> str | None:
+        """The path of a folder of this machine, if all its visible files count; else None."""
+        whole = self._storage.is_local and self._chosen == Chosen()
+        return self._storage.url if whole else None
+
+    def url_of(self, name: str) -> str:
+        """Return the path or URL of a file, without secrets."""
+        return f"{self._storage.url}/{name}"
+
+    def shell_words(self, version: FolderVersion) -> str | None:
+        """Return words that a shell makes all files' paths of; None if none do, or if an append would refuse the files.
+
+        An append takes files of one schema, without the columns that folders' names give. Paths deeper than a folder
+        need a loop, and those on remote storage have no globs.
+        """
+        name = self._chosen.name or self._chosen.pattern or f"*{ENDING}"
+        depth = name.count("/")
+        fits = self._storage.is_local and "**" not in name and version.has_one_layout
+        if not fits or version.folder_columns or version.depths != {depth}:
+            return None
+        return f"{shlex.quote(self._storage.url)}/{name if self._chosen.name is None else shlex.quote(name)}"
+
+    @once
+    def _version(self) -> FolderVersion:
+        files = list_files(self._storage, self._chosen)
+        return FolderVersion(self.location, files, lambda: self._parts(files))
+
+    def _parts(self, files: Files) -> list[Part]:
+        if self._cache is None:
+            return read_parts(self._storage, files)
+        kept = KeptFooters(cache=self._cache, location=self.location)
+        known = kept.parts(files)
+        new = files.without(
+            pa.chunked_array([part.rows["name"].combine_chunks() for part in known], pa.large_string())
+        )
+        if not len(new):
+            return joined(known)
+        found = joined([*known, *read_parts(self._storage, new)])
+        kept.put(found, self.env.now_ms() / 1000)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (partial(type(self), cache=self._cache), (self._storage, self._chosen, self.env))
+
+    def newest(self) -> FolderVersion:
+        """Return the files as they were at the first call."""
+        return self._version
+
+    def version(self, id: str, *, newest: FolderVersion | None = None) -> FolderVersion:
+        """Return the only version."""
+        found = newest or self.newest()
+        if id != found.id:
+            raise SnapshotNotFoundError(f"{self.location} has no versions: its files are as they are now")
+        return found
+
+    def version_at(self, timestamp_ms: int, *, newest: FolderVersion | None = None) -> FolderVersion:
+        """Refuse: plain files have no history."""
+        del timestamp_ms, newest
+        raise SnapshotNotFoundError(f"{self.location} has no versions: its files are as they are now")
+
+    def parse_id(self, text: str) -> str | None:
+        """Return the only version's id if the text is that."""
+        return text if text == self.newest().id else None
+
+    def entry(self, version: FolderVersion, *, newest: FolderVersion | None = None) -> VersionEntry:
+        """Return an entry with the size of all files, at the time at which the last one was written."""
+        del newest
+        measured = version.measured
+        return VersionEntry(
+            id=version.id,
+            parent=None,
+            public_id=version.public_id,
+            timestamp_ms=int(version.files.modified_seconds.max() * 1000),
+            summary=Summary(
+                operation=FILES,
+                rows=int(measured.row_count.sum()),
+                blocks=len(measured.row_count),
+                data_bytes=int(measured.size_bytes.sum()),
+            ),
+            is_readable=True,
+            tags=(),
+            cluster_by=(),
+            options=None,
+        )
+
+    def history(
+        self, limit: int | None = None, *, start: FolderVersion | None = None
+    ) -> Iterator[VersionEntry]:
+        """Yield the entry of the only version."""
+        return itertools.islice(self.known_history(start or self.newest()), limit)
+
+    def known_history(self, version: FolderVersion) -> Iterator[VersionEntry]:
+        """Yield the same."""
+        yield self.entry(version)
+
+    def gone(self, base: FolderVersion, newest: FolderVersion, paths: Collection[str]) -> frozenset[str]:
+        """Return none: it is seen as it was."""
+        del base, newest, paths
+        return frozenset()
+
+    def block_io(self, version: FolderVersion) -> BlockIO:
+        """Refuse: no merge takes plain files."""
+        del version
+        self._refuse()
+
+    def replace(self, base: FolderVersion, replacement: Replacement) -> FolderVersion:
+        """Refuse: nothing can be committed to plain files."""
+        del base, replacement
+        self._refuse()
+
+    def plan_storage(self, place: str | None) -> Storage:
+        """Refuse: there are no plans."""
+        del place
+        self._refuse()
+
+    def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
+        """Refuse: no file is ours to delete."""
+        del keep, older_than_seconds, dry_run
+        self._refuse()
+
+    def check(self, *, deep: bool, progress: Progress | None) -> Checked:
+        """Refuse: there is no metadata to check."""
+        del deep, progress
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise InvalidOptionError(f"{self.location} is a folder of plain Parquet files, which is only read")
