@@ -78,6 +78,7 @@ class ParquetFolder(ClusteredTable):
         where: Where = None,
         *,
         worst: int = 5,
+        boxes: bool = False,
     ) -> ClusteringInfo:
         """Return how deep the files lie by some columns.
 
@@ -85,6 +86,7 @@ class ParquetFolder(ClusteredTable):
             columns: the terms to measure by; needed, since plain files have no cluster key.
             where: as for `ClusteredTable.info`.
             worst: as for `ClusteredTable.info`.
+            boxes: as for `ClusteredTable.info`.
 
         Raises:
             InvalidKeyError: no `columns`, or a term is not valid.
@@ -92,7 +94,7 @@ class ParquetFolder(ClusteredTable):
             SchemaMismatchError: files have different schemas.
         """
         self._require_columns(columns)
-        return super().info(columns, where, worst=worst)
+        return super().info(columns, where, worst=worst, boxes=boxes)
 
     def gain(self, columns: str | Sequence[str]) -> Gain:
         """Return what clustering the files by some columns would bring: files read now and then, bytes to rewrite.

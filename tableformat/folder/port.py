@@ -133,6 +133,15 @@ class FolderPort:
         """Return the only version's id if the text is that."""
         return text if text == self.newest().id else None
 
+    def ever_had(self, id: str, *, newest: FolderVersion) -> bool:
+        """Return whether the id is that of the only version."""
+        return id == newest.id
+
+    def ever_had_sort(self, number: int, *, newest: FolderVersion) -> bool:
+        """Return False: plain files are in no order that a table could name."""
+        del number, newest
+        return False
+
     def entry(self, version: FolderVersion, *, newest: FolderVersion | None = None) -> VersionEntry:
         """Return an entry with the size of all files, at the time at which the last one was written."""
         del newest

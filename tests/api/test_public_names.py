@@ -246,7 +246,7 @@ SIGNATURES = {
         "first_steps(columns)",
         "gain(columns)",
         "history(limit=None)",
-        "info(columns=None, where=None, *, worst=5)",
+        "info(columns=None, where=None, *, worst=5, boxes=False)",
         "picture(path, *, columns=None, where=None, compare=None)",
         "suggest(predicates=None)",
     ],
