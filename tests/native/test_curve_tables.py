@@ -331,6 +331,22 @@ def test_of_many_blocks_some_are_read_and_the_others_count_by_their_bounds(
     assert gaps.max() <= 20, "blocks that were not read have boundaries too"
 
 
+def test_rows_are_sampled_once_although_others_commit_meanwhile(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other = make(memory_url, "ts"), tblctl.open(memory_url)
+    real, sampled = key_sample.ranges_of_table, []
+
+    def beside_an_append(*words: Any) -> Any:
+        sampled.append(other.append(rows(500)).snapshot)
+        return real(*words)
+
+    monkeypatch.setattr(key_sample, "ranges_of_table", beside_an_append)
+    outcome = table.set_cluster_key(KEY)
+    assert (outcome.attempts, outcome.snapshot, len(sampled)) == (2, sampled[0] + 1, 1)
+    assert table.cluster_by == (KEY,)
+
+
 def test_a_file_is_sampled_by_row_groups(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_sample, "SAMPLED_ROWS", 100)
     path = tmp_path / "e.parquet"
