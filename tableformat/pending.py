@@ -49,6 +49,10 @@ PENDING_VERSION = 1
 """Version of the object around a plan, whose own version is the plan's. A reader refuses a higher one."""
 
 
+LONGEST_SECONDS = MOST_PLAN_SECONDS
+"""How long a plan may live, as its name can say: 31 years."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PendingObject:
     """The object of a pending plan. Times are the storage's, in seconds since 1970-01-01 UTC."""
