@@ -222,7 +222,6 @@ def tables_to_watch(
     locations: tuple[str, ...], below: str | None, namespace: str | None, opening: dict[str, Any]
 ) -> Callable[[], list[str]]:
     """Return what finds the tables at each turn. They are looked for once now, so that wrong words are errors."""
-
     params.check_namespace(namespace, below)
 
     def found() -> list[str]:
