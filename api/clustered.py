@@ -394,11 +394,11 @@ class ClusteredTable:
         from tblctl.maintain.experience import rates_of
         from tblctl.maintain.pending import schedule
         from tblctl.maintain.request import Request, make_plan
-        from tblctl.tableformat.pending import MOST_LIFETIME_SECONDS
+        from tblctl.tableformat.pending import LONGEST_SECONDS
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
         lifetime = seconds_of(expires, "expires")
-        if not 1 <= lifetime <= MOST_LIFETIME_SECONDS:
+        if not 1 <= lifetime <= LONGEST_SECONDS:
             msg = f"expires is {expires!r}, expected a time from 1s to 31 years, such as 2h or 7d"
             raise InvalidOptionError(msg)
         self._require_live()

@@ -48,8 +48,9 @@ LOG = logging.getLogger("tblctl")
 PENDING_VERSION = 1
 """Version of the object around a plan, whose own version is the plan's. A reader refuses a higher one."""
 
-MOST_LIFETIME_SECONDS = MOST_PLAN_SECONDS
-"""How long a plan may live: 31 years."""
+
+LONGEST_SECONDS = MOST_PLAN_SECONDS
+"""How long a plan may live, as its name can say: 31 years."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +127,8 @@ class PendingPlans:
         Raises:
             InvalidOptionError: the lifetime is below a second, or above 31 years.
         """
-        if not 1 <= lifetime_seconds <= MOST_LIFETIME_SECONDS:
-            msg = f"a pending plan lives {lifetime_seconds} seconds, expected 1 to {MOST_LIFETIME_SECONDS}"
+        if not 1 <= lifetime_seconds <= LONGEST_SECONDS:
+            msg = f"a pending plan lives {lifetime_seconds} seconds, expected 1 to {LONGEST_SECONDS}"
             raise InvalidOptionError(msg)
         plan_id = self._env.new_run_id()  # so that ids sort by age
         name = plan_path(plan_id, lifetime_seconds)

@@ -132,7 +132,6 @@ def recluster(
     if every is not None:
         alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists, "--cluster-by": cluster_by}
         check_watch(locations, below, {**alone, **given})
-        params.check_namespace(namespace, below)
         tables = tables_to_watch(locations, below, namespace, opening)
         rounds = tblctl.watch(tables, every=every, daily_bytes=daily_bytes, **selection, **engine, **opening)
         print_watch(rounds, as_json=as_json)
@@ -222,6 +221,7 @@ def tables_to_watch(
     locations: tuple[str, ...], below: str | None, namespace: str | None, opening: dict[str, Any]
 ) -> Callable[[], list[str]]:
     """Return what finds the tables at each turn. They are looked for once now, so that wrong words are errors."""
+    params.check_namespace(namespace, below)
 
     def found() -> list[str]:
         return [*locations, *([] if below is None else find_tables(below, namespace, opening))]
