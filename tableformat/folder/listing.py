@@ -21,6 +21,7 @@ from tblctl.tableformat.folder.names import (
     NATIVE,
     PROBES,
     Chosen,
+    is_block,
     may_be_inside,
     table_of,
 )
@@ -83,7 +84,7 @@ def list_files(storage: Storage, chosen: Chosen, *, most_in_vain: int = 100_000)
         UnsupportedFormatError: the folder is, holds, or is inside of a table that says which files count.
         InvalidDataError: a name cannot be used.
     """
-    refuse_tables(storage)
+    refuse_tables(storage, chosen)
     names: list[str] = []
     sizes: list[int] = []
     times: list[float] = []
@@ -103,7 +104,7 @@ def list_files(storage: Storage, chosen: Chosen, *, most_in_vain: int = 100_000)
             names.append(item.name)
             sizes.append(item.size_bytes)
             times.append(item.modified_seconds)
-    if not names:
+    if not names or (chosen == Chosen() and all(map(is_block, names))):
         raise TableNotFoundError(_nothing(storage, chosen))
     return Files(
         names=pa.array(names, pa.large_string()),
@@ -112,11 +113,12 @@ def list_files(storage: Storage, chosen: Chosen, *, most_in_vain: int = 100_000)
     )
 
 
-def refuse_tables(storage: Storage) -> None:
+def refuse_tables(storage: Storage, chosen: Chosen) -> None:
     """Refuse a folder that is a table, or a part of one. A few requests, before all files are listed.
 
     Raises:
         UnsupportedFormatError: it is.
+        TableNotFoundError: it has what is left of a dropped table of tblctl: that it is none is known by now.
     """
     here = storage
     for _ in range(_MOST_PARENTS):
@@ -126,6 +128,8 @@ def refuse_tables(storage: Storage) -> None:
             if here is storage:
                 raise
             return
+        if kind == NATIVE and here is storage and chosen == Chosen():
+            raise TableNotFoundError(_nothing(storage, chosen))
         if kind is not None:
             raise _refused(here.url, kind, within=None if here is storage else storage.url)
         parent, _, last = here.url.rpartition("/")

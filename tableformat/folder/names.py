@@ -23,6 +23,7 @@ _FOREIGN = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 """What a folder is that has a folder of this name."""
 _ICEBERG_METADATA = re.compile(r"(?:.*/)?metadata/[^/]+\.metadata\.json(?:\.gz)?")
 _NATIVE_METADATA = re.compile(r"(?:.*/)?metadata/(?:snapshots|segments)/[^/]+")
+_BLOCK = re.compile(r"data/[0-9a-f]{32}\.parquet")
 NATIVE = "a table of tblctl"
 ICEBERG = "an Iceberg table"
 PROBES = ("_delta_log/", ".hoodie/", "metadata/")
@@ -126,6 +127,11 @@ def table_of(name: str) -> tuple[str, str] | None:
         if pattern.fullmatch(name):
             return name[: name.rindex("metadata/")].rstrip("/"), kind
     return None
+
+
+def is_block(name: str) -> bool:
+    """Return whether a file has the name of a block of a table of tblctl."""
+    return _BLOCK.fullmatch(name) is not None
 
 
 def may_be_inside(folder: str) -> bool:

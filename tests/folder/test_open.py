@@ -168,6 +168,19 @@ def test_a_folder_above_that_may_not_be_listed_is_no_error(tmp_path):
         list_files(Restricted(tmp_path), Chosen())
 
 
+@pytest.mark.parametrize("left", ["metadata", "data"])
+def test_what_is_left_of_a_dropped_table_is_no_folder_of_plain_files(tmp_path, left):
+    table = tblctl.create(tmp_path / "t", "a: int64")
+    table.append(pa.table({"a": [1]}))
+    if left == "data":
+        shutil.rmtree(tmp_path / "t" / "metadata")
+    else:
+        shutil.rmtree(tmp_path / "t" / "metadata" / "snapshots")
+        (tmp_path / "t" / "metadata" / "segments" / "x").write_text("")
+    with pytest.raises(TableNotFoundError, match="there is no table at"):
+        tblctl.open(tmp_path / "t")
+
+
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
