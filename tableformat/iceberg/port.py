@@ -17,11 +17,11 @@ from tblctl.tableformat.errors import (
     SnapshotNotFoundError,
 )
 from tblctl.tableformat.iceberg.catalog import TableLoader
+from tblctl.tableformat.iceberg.curves import Curves
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.iceberg.metadata_files import KeptFiles, MetadataFiles
 from tblctl.tableformat.iceberg.publish.summary import detail_of
-from tblctl.tableformat.iceberg.schema import sort_by
 from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion, branches_of
 from tblctl.tableformat.model.snapshot import RECLUSTER, Summary
 from tblctl.tableformat.port import Checked, Garbage, Replacement, SortConflictError, VersionEntry
@@ -66,6 +66,7 @@ class IcebergPort:
         self._cache = cache
         self._refine = refine
         self._kept = KeptFiles()
+        self._curves = Curves(self._storages)
         self.entries_copied = 0  # of manifests, by all commits
         self.env = env
 
@@ -174,7 +175,7 @@ class IcebergPort:
         return any(snapshot.sequence_number != 1 for snapshot in oldest)
 
     def ever_had_sort(self, number: int, *, newest: IcebergVersion) -> bool:
-        """Return true: ids follow from terms, and metadata does not say which cluster keys there were."""
+        """Return true: ids follow from sorts, and metadata does not say which cluster keys there were."""
         del number, newest
         return True
 
@@ -218,7 +219,7 @@ class IcebergPort:
         if "://" not in given and not given.startswith("/"):
             msg = f"pending plans are to be kept at {given!r:.140}: expected a URL, or a path that begins with /"
             raise InvalidOptionError(msg)
-        return DataStorage(version.io_properties, self._io_properties, self.env).folder(given)
+        return self._storages(version).folder(given)
 
     def block_io(self, version: IcebergVersion) -> IcebergBlockIO:
         """Return the `BlockIO` of merge tasks for this version.
@@ -233,12 +234,15 @@ class IcebergPort:
         from tblctl.tableformat.iceberg.writing.outputs import Outputs
 
         require_rewritable(version)
-        storages = DataStorage(version.io_properties, self._io_properties, self.env)
+        storages = self._storages(version)
         outputs = Outputs(version, storages, self.env)
         require_access(version, storages, self.env)
         return IcebergBlockIO(
             env=self.env, storages=storages, inputs=Inputs(version, storages), outputs=outputs
         )
+
+    def _storages(self, version: IcebergVersion) -> DataStorage:
+        return DataStorage(version.io_properties, self._io_properties, self.env)
 
     def _io_properties(self) -> dict[str, str]:
         return {name: str(value) for name, value in self._fresh_io().properties.items()}
@@ -252,15 +256,9 @@ class IcebergPort:
         from tblctl.tableformat.iceberg.publish.commit import Branch, commit_replacement
         from tblctl.tableformat.iceberg.publish.draft import Drafts
 
-        lost = tuple(
-            sort.id
-            for sort in replacement.sorts
-            if sort.id not in base.sorts and (sort.kind != "linear" or sort.id != sort_by(sort.terms).id)
-        )
-        if (
-            lost
-        ):  # names of files say the sort by its id: any other id would say nothing to those who read them
-            msg = f"{self._location}: sorts of Iceberg tables have ids that follow from their terms"
+        lost = tuple(sort.id for sort in replacement.sorts if not base.can_keep(sort))
+        if lost:
+            msg = f"{self._location}: a sort has an id that does not follow from it, or other boundaries than the table"
             raise SortConflictError(msg, sorts=lost)
         branch = Branch(
             location=self._location,
@@ -269,10 +267,10 @@ class IcebergPort:
             version=self._newest_in,
             env=self.env,
         )
-        storages = DataStorage(base.io_properties, self._io_properties, self.env)
+        storages = self._storages(base)
         drafts = Drafts(base, replacement, self.env, storages)
         try:
-            return commit_replacement(branch, drafts, base.new_properties)
+            return commit_replacement(branch, drafts, base.new_properties(replacement.sorts))
         finally:
             self.entries_copied += drafts.entries_copied
 
@@ -320,7 +318,7 @@ class IcebergPort:
         from tblctl.tableformat.iceberg.upkeep.check import check_table
 
         version = self.newest()
-        storages = DataStorage(version.io_properties, self._io_properties, self.env)
+        storages = self._storages(version)
         return check_table(version, storages, deep=deep, progress=progress)
 
     def _version(self, table: Table, snapshot: Snapshot | None) -> IcebergVersion:
@@ -330,6 +328,7 @@ class IcebergPort:
             table.metadata,
             snapshot,
             files,
+            curves=self._curves,
             cluster_by=self._cluster_by,
             refine=self._refine,
         )

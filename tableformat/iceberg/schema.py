@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -92,21 +92,30 @@ def _is_known(field: SortField) -> bool:
 
 def usable_sort(terms: Sequence[Term], schema: Schema) -> Sort | None:
     """Return the sort by the terms before the first one whose column a schema lacks, or has no order; None for none."""
-    usable = list(itertools.takewhile(lambda term: _is_usable(term, schema), terms))
+    usable = list(itertools.takewhile(lambda term: is_usable(term, schema), terms))
     return sort_by(usable) if usable else None
 
 
-def _is_usable(term: Term, schema: Schema) -> bool:
+def is_usable(term: Term, schema: Schema) -> bool:
+    """Return whether a schema has the column of a term, with an order."""
     leaf = schema.leaf_by_id(term.column_id)
     return leaf is not None and is_orderable(leaf.type)
 
 
-def sort_by(terms: Sequence[Term]) -> Sort:
-    """Return the sort of terms. Its id is a hash of them: everyone who sorts by these terms gets the same id."""
+def sort_by(
+    terms: Sequence[Term], kind: str = "linear", parameters: tuple[tuple[str, Any], ...] = ()
+) -> Sort:
+    """Return the sort of terms. Its id is a hash of all it is made of: everyone who sorts so gets the same id."""
+    more = [parameters] if parameters else []
+    id_ = sort_number(kind, terms, *more)
+    return Sort(id=id_, kind=kind, terms=tuple(terms), parameters=parameters)
+
+
+def sort_number(kind: str, terms: Sequence[Term], *more: Any) -> int:
+    """Return a hash of a kind, of terms, and of JSON values: 48 bits, from 1."""
     texts = [[term.column_id, term.transform, term.descending, term.nulls_first] for term in terms]
-    digest = hashlib.sha256(json.dumps(["linear", texts]).encode()).digest()
-    id_ = int.from_bytes(digest[:8], "big") >> (64 - _ID_BITS)
-    return Sort(id=id_ or 1, terms=tuple(terms))
+    digest = hashlib.sha256(json.dumps([kind, texts, *more]).encode()).digest()
+    return (int.from_bytes(digest[:8], "big") >> (64 - _ID_BITS)) or 1
 
 
 def claimed_sorts(
@@ -117,11 +126,14 @@ def claimed_sorts(
 ) -> npt.NDArray[np.int64]:
     """Return the live sort in whose order each file is, by its writer's claim; `NO_SORT` for none.
 
-    A file's `sort_order_id` names an order of the table. Rows in it are in the order of its first terms, too.
+    A file's `sort_order_id` names an order of the table. Rows in it are in the order of its first terms, too. No order
+    of Iceberg's is a curve.
     """
     found = np.full(len(order_ids), NO_SORT, np.int64)
     known = [(order.order_id, sort_of(order, schema)) for order in orders]
     for sort in sorts.values():
+        if sort.is_curve:
+            continue
         like = [id_ for id_, order in known if order and order.terms[: len(sort.terms)] == sort.terms]
         found[(found == NO_SORT) & np.isin(order_ids, like)] = sort.id
     return found

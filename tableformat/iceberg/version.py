@@ -19,6 +19,7 @@ from tblctl.tableformat.errors import (
     InvalidSchemaError,
 )
 from tblctl.tableformat.iceberg.avro.container import AvroError
+from tblctl.tableformat.iceberg.curves import Curves, is_kept, properties_of
 from tblctl.tableformat.iceberg.deletes import (
     PATH_COLUMN,
     DeleteFiles,
@@ -44,11 +45,12 @@ from tblctl.tableformat.iceberg.partitions import (
 from tblctl.tableformat.iceberg.reading.column_check import primitive_ids
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.null_counts import NullCounts
-from tblctl.tableformat.iceberg.schema import claimed_sorts, schema_of, sort_by, sort_of, usable_sort
+from tblctl.tableformat.iceberg.schema import claimed_sorts, schema_of, sort_by
+from tblctl.tableformat.iceberg.table_key import CLUSTER_BY, NamedKey, kept_key_text, named_key
 from tblctl.tableformat.keys.columns import KeyColumns
-from tblctl.tableformat.keys.kinds import key_leaves, key_maker
+from tblctl.tableformat.keys.kinds import key_leaves
 from tblctl.tableformat.model.block import Block
-from tblctl.tableformat.model.cluster_key import NO_SORT, Sort, parse_terms
+from tblctl.tableformat.model.cluster_key import NO_SORT, Key, Sort, parse_key
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics, Deletions
@@ -63,9 +65,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from tblctl.tableformat.predicate.nodes import Node
-
-CLUSTER_BY = "tblctl.cluster-by"
-"""The table property with the cluster key's terms. It takes the place of the table's sort order."""
 
 EMPTY = "empty"
 """The id of the version of a table without snapshots."""
@@ -86,6 +85,7 @@ class IcebergVersion:
         snapshot: Snapshot | None,
         metadata_files: MetadataFiles,
         *,
+        curves: Curves,
         cluster_by: str | Sequence[str] | None = None,
         schemas: dict[int, Schema] | None = None,
         refine: bool = False,
@@ -95,6 +95,7 @@ class IcebergVersion:
         self._refine = refine
         self._metadata_files = metadata_files
         self._cluster_by = cluster_by
+        self._curves = curves
         self._schemas = {} if schemas is None else schemas
         self._filled: set[int] = set()
         self._within = within
@@ -103,7 +104,7 @@ class IcebergVersion:
 
     def clustered_by(self, terms: str | Sequence[str]) -> IcebergVersion:
         """Return the version with another cluster key, to measure and plan by."""
-        return self._like(self.snapshot, terms)
+        return self._like(self.snapshot, terms, curves=self._curves.apart())
 
     def at(self, snapshot: Snapshot | None) -> IcebergVersion:
         """Return the version of another snapshot of the table, by the same cluster key."""
@@ -134,13 +135,19 @@ class IcebergVersion:
         return self._within is not None and (len(self.data_manifests) < len(every) or self.files.left_out > 0)
 
     def _like(
-        self, snapshot: Snapshot | None, cluster_by: str | Sequence[str] | None, *, within: Node | None = None
+        self,
+        snapshot: Snapshot | None,
+        cluster_by: str | Sequence[str] | None,
+        *,
+        within: Node | None = None,
+        curves: Curves | None = None,
     ) -> IcebergVersion:
         return IcebergVersion(
             self._location,
             self.metadata,
             snapshot,
             self._metadata_files,
+            curves=curves or self._curves,
             cluster_by=cluster_by,
             schemas=self._schemas,
             refine=self._refine,
@@ -150,20 +157,20 @@ class IcebergVersion:
     @property
     def cluster_by(self) -> tuple[str, ...]:
         """The terms of the cluster key; empty without one."""
-        return key_maker(self.sort).texts(self.schema) if self.sort else ()
+        key = self._named.key
+        return key.texts(self.schema) if key else ()
 
     @property
     def property_terms(self) -> str | None:
         """The cluster key that the table's property names; None if it is not set."""
         return self.metadata.properties.get(CLUSTER_BY)
 
-    @property
-    def new_properties(self) -> dict[str, str]:
-        """The properties that a commit by this version's cluster key sets: the key, if it was given and differs."""
-        if self._cluster_by is None:
-            return {}
-        terms = ", ".join(self.cluster_by)
-        return {} if self.metadata.properties.get(CLUSTER_BY) == terms else {CLUSTER_BY: terms}
+    def new_properties(self, sorts: Sequence[Sort]) -> dict[str, str]:
+        """Return the properties that a commit sets: the key, if one was given, and boundaries of it and of `sorts`."""
+        wanted = {} if self._cluster_by is None else {CLUSTER_BY: ", ".join(self.cluster_by)}
+        for sort in (*self.sorts.values(), *sorts):
+            wanted |= properties_of(sort)
+        return {name: text for name, text in wanted.items() if self.metadata.properties.get(name) != text}
 
     @property
     def io_properties(self) -> dict[str, str]:
@@ -269,38 +276,25 @@ class IcebergVersion:
         except InvalidKeyError:
             mine = self.property_terms or ""
         terms = ", ".join(wanted.cluster_by)
-        if mine == terms:
-            return ""
-        stays = f"the table's cluster key stays {mine}" if mine else "the table still has no cluster key"
-        value = terms.replace("'", "\\'")
-        return (
-            f"nothing was committed, so {stays}: the first merge by {terms} makes that the key. To set it now, in "
-            f"Spark: ALTER TABLE {self._sql_name} SET TBLPROPERTIES ('{CLUSTER_BY}' = '{value}')"
-        )
+        return "" if mine == terms else kept_key_text(mine, terms, self._sql_name)
+
+    @once
+    def _named(self) -> NamedKey:
+        current = self._schema(self.metadata.current_schema_id)
+        return named_key(self._location, self.metadata, self.schema, current, self._cluster_by)
 
     @once
     def sort(self) -> Sort | None:
-        """The cluster key: the one given, else that of the property `tblctl.cluster-by`, else the sort order.
+        """The cluster key; see `named_key`. The boundaries of a curve that the table does not keep are made from rows.
 
-        The property names columns as they are called now. Snapshots that lack some have the terms before these.
+        Raises:
+            InvalidKeyError: the key is not valid; or a curve needs boundaries, and there are no rows.
         """
-        if self._cluster_by is not None:
-            if not "".join(self._cluster_by).strip():
-                raise InvalidKeyError("cluster_by names no term, expected columns such as 'a, b'")
-            return sort_by(parse_terms(self._cluster_by, self.schema))
-        given = self.metadata.properties.get(CLUSTER_BY)
-        if given is None:
-            order = self.metadata.sort_order_by_id(self.metadata.default_sort_order_id)
-            return None if order is None else sort_of(order, self.schema)
-        try:
-            terms = parse_terms(given, self._schema(self.metadata.current_schema_id))
-        except InvalidKeyError as error:
-            msg = (
-                f"{self._location}: the property {CLUSTER_BY} is {given!r:.200}: {error}; "
-                "correct the property, or name a key: `--columns a,b` to measure, `recluster --cluster-by a,b` to plan"
-            )
-            raise InvalidKeyError(msg) from error
-        return usable_sort(terms, self.schema)
+        key = self._named.key
+        return None if key is None else self._sort_of(key, renews=self._named.renews)
+
+    def _sort_of(self, key: Key, *, renews: bool = False) -> Sort:
+        return self._curves.sort(key, self.unpruned, renews=renews) if key.is_curve else sort_by(key.terms)
 
     @property
     def sorts(self) -> Mapping[int, Sort]:
@@ -316,17 +310,21 @@ class IcebergVersion:
         return 1 if self.sort is None else self.sort.id + 1
 
     def sort_by(self, terms: str) -> Sort:
-        """Return the sort by some terms; its id follows from them. Refused where a cluster key was given, too."""
+        """Return the sort by some terms; its id follows from it. Refused where a cluster key was given, too."""
         if self._cluster_by is not None:
             msg = (
                 f"cluster_by and sort columns ({terms:.200}) exclude each other: rows can have one order only"
             )
             raise InvalidOptionError(msg)
-        return sort_by(parse_terms(terms, self.schema))
+        return self._sort_of(parse_key(terms, self.schema))
 
     def may_add(self, sort: Sort) -> bool:
         """Return whether the cluster key has another id. No table keeps other sorts."""
         return sort.id not in self.sorts
+
+    def can_keep(self, sort: Sort) -> bool:
+        """Return whether files may be in the order of a sort: others find it by its id, and the table's properties."""
+        return sort.id in self.sorts or is_kept(sort, self.metadata.properties, self.schema)
 
     def deletions(self) -> Deletions:
         """Return which position deletes apply to each file; reads the manifests of deletes. See `deletions_of`."""
@@ -404,6 +402,7 @@ class IcebergVersion:
             metadata,
             snapshot,
             self._metadata_files,
+            curves=self._curves,
             cluster_by=self._cluster_by,
             refine=self._refine,
         )
@@ -534,24 +533,26 @@ class IcebergVersion:
         wanted = pc.is_in(entries.path, pa.array(list(paths), entries.path.type))
         rows = np.flatnonzero(wanted.to_numpy(zero_copy_only=False)).tolist()
         clusters = self._own.clusters(rows, self.sorts.values())
-        found: dict[str, Block] = {}
-        for row in rows:
-            size = int(entries.size_bytes[row])
-            path = entries.path[row].as_py()
-            name = parse_name(path)
-            found[path] = DataFile(
-                path=path,
-                sequence_number=int(entries.sequence_number[row]),
-                row_count=int(entries.rows[row]),
-                size_bytes=size,
-                uncompressed_bytes=size * EXPANSION,
-                decoded_bytes=size * EXPANSION,
-                schema_id=0,
-                run_id=None if name is None else name.run_id,
-                cluster=clusters.get(row),
-                partition=self.partitions.texts[int(self.partitions.code[row])],
-            )
-        return found
+        found = (replace(self.block_at(row), cluster=clusters.get(row)) for row in rows)
+        return {block.path: block for block in found}
+
+    def block_at(self, row: int) -> DataFile:
+        """Return the block of a place in the list of files, without its keys."""
+        entries = self.files.entries
+        size, path = int(entries.size_bytes[row]), entries.path[row].as_py()
+        name = parse_name(path)
+        return DataFile(
+            path=path,
+            sequence_number=int(entries.sequence_number[row]),
+            row_count=int(entries.rows[row]),
+            size_bytes=size,
+            uncompressed_bytes=size * EXPANSION,
+            decoded_bytes=size * EXPANSION,
+            schema_id=0,
+            run_id=None if name is None else name.run_id,
+            cluster=None,
+            partition=self.partitions.texts[int(self.partitions.code[row])],
+        )
 
     def data_file(self, block: Block) -> DataFile:
         """Return a data file with what its manifest says of its columns."""

@@ -510,8 +510,8 @@ def _parse_column(scanner: TextScanner) -> tuple[str, int | None, str]:
         return "identity", None, _rest_of_name(scanner, first)
     function = first.lower()
     if function in CURVES:
-        problem = f"{function}(...) is a whole cluster key, and only of tables in tblctl's own format"
-        raise scanner.error(f"{problem}; here columns and transforms of columns can stand", start)
+        problem = f"{function}(...) is a whole cluster key; here columns and transforms of columns can stand"
+        raise scanner.error(problem, start)
     if function not in (*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS, "identity"):
         known = ", ".join((*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS))
         raise scanner.error(f"{first!r} is not a transform, expected one of {known}", start)

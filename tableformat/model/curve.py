@@ -27,6 +27,9 @@ LEAST_COLUMNS, MOST_COLUMNS = 2, 4
 LEAST_BITS, MOST_BITS = 2, 16
 """The least, and the most bits of a column's place: keys of four columns are uint64."""
 
+SAME = "same"
+"""In the place of a cluster key: the present curve, with new boundaries."""
+
 PLACES_APART = 2
 """The last two places of each column: of NaN and of NULL."""
 
@@ -153,6 +156,12 @@ def frozen(value: Any) -> Any:
 def curve_text(kind: str, names: Sequence[str]) -> str:
     """Return a curve as people write it."""
     return f"{kind}({', '.join(names)})"
+
+
+def means_same(text: str | Sequence[str], names: Sequence[str], *, is_curve: bool) -> bool:
+    """Return whether the text of a cluster key is `SAME`. A column of that name is meant if the key is no curve."""
+    given = text if isinstance(text, str) else text[0] if len(text) == 1 else ""
+    return given.strip().lower() == SAME and (is_curve or given.strip() not in names)
 
 
 def _ascends(values: pa.Array) -> bool:

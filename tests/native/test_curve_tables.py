@@ -318,7 +318,7 @@ def test_the_largest_boundaries_take_40_kb_of_a_snapshot(memory_url: str) -> Non
 def test_of_many_blocks_some_are_read_and_the_others_count_by_their_bounds(
     memory_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_sample, "SAMPLED_PLACES", 4)
+    monkeypatch.setattr(key_sample.sampling, "SAMPLED_PLACES", 4)
     table = make(memory_url, "ts", appends=10)
     opened = []
     real = key_sample.BlockFile
@@ -348,7 +348,7 @@ def test_rows_are_sampled_once_although_others_commit_meanwhile(
 
 
 def test_a_file_is_sampled_by_row_groups(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_sample, "SAMPLED_ROWS", 100)
+    monkeypatch.setattr(key_sample.sampling, "SAMPLED_ROWS", 100)
     path = tmp_path / "e.parquet"
     pq.write_table(pa.table({"a": range(3000), "b": range(3000)}), path, row_group_size=10)
     table = tblctl.create(tmp_path / "t", tblctl.read_schema(path), cluster_by="zorder(a, b)", sample=path)

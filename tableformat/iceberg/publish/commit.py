@@ -26,6 +26,7 @@ from tblctl.tableformat.errors import (
     TblctlError,
 )
 from tblctl.tableformat.iceberg.catalog import did_not_commit, forget_connections, named
+from tblctl.tableformat.iceberg.curves import require_same
 from tblctl.tableformat.iceberg.publish.attempts import Patience
 from tblctl.tableformat.iceberg.publish.draft import Drafts
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
@@ -154,6 +155,7 @@ def _attempt(
         done = _settled(head, drafts, fate)
         if done is not None:
             return done
+        require_same(branch.location, properties, base=drafts.base.metadata, head=head.metadata)
         snapshot = drafts.draft(table, head)
     except ObjectNotFoundError:
         newest = _loaded(branch)

@@ -20,7 +20,7 @@ from tblctl.tableformat.errors import (
 )
 from tblctl.tableformat.keys.kinds import has_key_columns, key_leaves, key_maker
 from tblctl.tableformat.model.cluster_key import Key, Sort, Term, parse_key
-from tblctl.tableformat.model.curve import Ranges
+from tblctl.tableformat.model.curve import SAME, Ranges, means_same
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.snapshot import (
@@ -119,9 +119,6 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
     )
 
 
-SAME = "same"
-"""In the place of a cluster key: the present curve, with new boundaries."""
-
 MakeRanges = Callable[[Snapshot, tuple[Term, ...]], Ranges]
 """Makes the boundaries of a curve through columns from the rows of a snapshot."""
 
@@ -136,7 +133,8 @@ def set_key(head: Snapshot, terms: str | Sequence[str], make_ranges: MakeRanges)
     Raises:
         InvalidKeyError: the key is not valid; or `SAME`, but the present key is no curve.
     """
-    renews = _is_same(head, terms)
+    is_curve = head.sort is not None and head.sort.is_curve
+    renews = means_same(terms, head.schema.names, is_curve=is_curve)
     key = _present_curve(head) if renews else parse_key(terms, head.schema)
     if not key.terms:
         msg = "a cluster key needs at least one term; `--drop-cluster-by` removes the key"
@@ -147,13 +145,6 @@ def set_key(head: Snapshot, terms: str | Sequence[str], make_ranges: MakeRanges)
     changed = dataclasses.replace(head, sorts=sorts, cluster_key_id=sort.id, live_beside=())
     detail = {"cluster_by": list(key.texts(head.schema))}
     return summarised(changed.without_ended_curves(), "alter", detail)
-
-
-def _is_same(head: Snapshot, terms: str | Sequence[str]) -> bool:
-    """Return whether `terms` are `SAME`. A column of that name is meant if the key is no curve."""
-    text = terms if isinstance(terms, str) else terms[0] if len(terms) == 1 else ""
-    is_curve = head.sort is not None and head.sort.is_curve
-    return text.strip().lower() == SAME and (is_curve or text.strip() not in head.schema.names)
 
 
 def _present_curve(head: Snapshot) -> Key:
