@@ -1,8 +1,9 @@
-"""Boundaries for a new curve, from a bounded sample of rows and from the statistics of all blocks."""
+"""A bounded sample of rows, and boundaries for a new curve from it and from the statistics of all blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -38,10 +39,36 @@ def ranges_of_table(storage: Storage, snapshot: Snapshot, terms: Sequence[Term])
     Raises:
         InvalidKeyError: the table has no rows.
     """
-    schema = snapshot.schema
-    leaves = _leaves(terms, schema)
+    leaves = _leaves(terms, snapshot.schema)
     if not snapshot.row_count:
-        raise no_rows(leaves, f"{storage.url} has none")
+        raise no_rows(_curve(leaves), f"{storage.url} has none")
+    sample = sample_of_table(storage, snapshot, leaves)
+    return _ranges(
+        _with_others(sample.rows.column(number).combine_chunks(), sample, leaf)
+        for number, leaf in enumerate(leaves)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableSample:
+    """Some rows of a table.
+
+    Attributes:
+        rows: their columns, by number, in statistic types.
+        weights: how many rows of its block each stands for.
+        metadata: of all blocks.
+        others: the blocks that were not read.
+    """
+
+    rows: pa.Table
+    weights: Weights
+    metadata: BlockMetadata
+    others: npt.NDArray[np.int64]
+
+
+def sample_of_table(storage: Storage, snapshot: Snapshot, leaves: Sequence[Leaf]) -> TableSample:
+    """Return columns of some rows of a table, which has any. Reads at most `SAMPLED_PLACES` row groups of it."""
+    schema = snapshot.schema
     metadata = block_metadata(storage, snapshot)
     metadata.fetch_statistics(leaves, ADDRESS_COLUMNS)
     offsets = _sampled_offsets(metadata.row_count)
@@ -60,10 +87,7 @@ def ranges_of_table(storage: Storage, snapshot: Snapshot, terms: Sequence[Term])
         ]
     )
     others = np.setdiff1d(np.arange(len(metadata)), chosen)
-    return _ranges(
-        _with_others(rows.column(number).combine_chunks(), weights, metadata, leaf, others)
-        for number, leaf in enumerate(leaves)
-    )
+    return TableSample(rows=rows, weights=weights, metadata=metadata, others=others)
 
 
 def ranges_of_rows(tables: Iterable[pa.Table], schema: Schema, terms: Sequence[Term], name: str) -> Ranges:
@@ -74,21 +98,34 @@ def ranges_of_rows(tables: Iterable[pa.Table], schema: Schema, terms: Sequence[T
         InvalidDataError: a column has values of another type.
     """
     leaves = _leaves(terms, schema)
-    rows = _thinned(_key_columns(table, leaves, name) for table in tables)
+    rows = sample_of_rows(tables, leaves, name)
     if rows is None:
-        raise no_rows(leaves, f"{name} has none")
+        raise no_rows(_curve(leaves), f"{name} has none")
     weights = np.ones(len(rows))
     return _ranges((column.combine_chunks(), weights) for column in rows.columns)
 
 
-def no_rows(leaves: Sequence[Leaf], why: str) -> InvalidKeyError:
-    """Return the error that there are no rows to make boundaries from."""
-    names = ", ".join(leaf.name for leaf in leaves)
+def sample_of_rows(tables: Iterable[pa.Table], leaves: Sequence[Leaf], name: str) -> pa.Table | None:
+    """Return columns of at most `SAMPLED_ROWS` rows, by number, in statistic types; None if there are no rows.
+
+    Raises:
+        InvalidDataError: a column has values of another type.
+    """
+    return _thinned(_key_columns(table, leaves, name) for table in tables)
+
+
+def no_rows(what: str, why: str) -> InvalidKeyError:
+    """Return the error that there are no rows to make something of."""
     msg = (
-        f"a curve through {names} takes its boundaries from rows, and {why}: create the table `--like` a file with "
+        f"{what} from rows, and {why}: create the table `--like` a file with "
         "rows (`sample=` in Python), or append rows first and set the key then (`tblctl alter LOC --cluster-by ...`)"
     )
     return InvalidKeyError(msg)
+
+
+def _curve(leaves: Sequence[Leaf]) -> str:
+    names = ", ".join(leaf.name for leaf in leaves)
+    return f"a curve through {names} takes its boundaries"
 
 
 def _leaves(terms: Sequence[Term], schema: Schema) -> list[Leaf]:
@@ -137,11 +174,11 @@ def _every(rows: pa.Table, most: int) -> pa.Table:
 
 
 def _key_columns(rows: pa.Table, leaves: Sequence[Leaf], name: str) -> pa.Table:
-    """Return the columns of a curve, by number, in their statistic types."""
+    """Return the columns of a key, by number, in their statistic types."""
     try:
         columns = [leaf_values(rows, leaf.path).cast(statistic_type(leaf.type)) for leaf in leaves]
     except pa.ArrowInvalid as error:
-        msg = f"the columns of a curve cannot be taken from {name}: {error}"
+        msg = f"the columns of a key cannot be taken from {name}: {error}"
         raise InvalidDataError(msg) from error
     return pa.table(columns, names=[str(number) for number in range(len(columns))])
 
@@ -160,15 +197,14 @@ def _thinned(tables: Iterator[pa.Table]) -> pa.Table | None:
     return pa.concat_tables(kept) if count else None
 
 
-def _with_others(
-    values: pa.Array, weights: Weights, metadata: BlockMetadata, leaf: Leaf, others: npt.NDArray[np.int64]
-) -> tuple[pa.Array, Weights]:
+def _with_others(values: pa.Array, sample: TableSample, leaf: Leaf) -> tuple[pa.Array, Weights]:
     """Return a column's sample, and the bounds of blocks that were not read."""
+    metadata, others = sample.metadata, sample.others
     column = metadata.column(leaf)
     if column is None or not len(others):
-        return values, weights
+        return values, sample.weights
     some = others[:: -(-len(others) // MOST_BOUNDS)]
     at, scale = pa.array(some), len(others) / len(some)
     nulls = np.clip(column.null_count[some], 0, None)
     rows = np.asarray((metadata.row_count[some] - nulls) * scale, np.float64)
-    return with_bounds(values, weights, column.min.take(at), column.max.take(at), rows)
+    return with_bounds(values, sample.weights, column.min.take(at), column.max.take(at), rows)
