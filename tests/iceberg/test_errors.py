@@ -459,8 +459,8 @@ def test_a_recluster_that_may_not_write_where_manifests_or_data_go_is_refused_be
     assert table.refresh().metadata_location == before
 
 
-@pytest.mark.parametrize("key", ["hilbert(id, x)", "zorder(id, x)"])
-def test_a_key_along_a_curve_is_refused_and_nothing_changes(lake: Lake, key: str) -> None:
+@pytest.mark.parametrize("key", ["hilbert(id, x)", "zorder(id, x)", "qdtree(file:cuts.sql)"])
+def test_a_curve_or_a_tree_is_refused_and_nothing_changes(lake: Lake, key: str) -> None:
     made = lake.create("t", fields(id=LongType(), x=LongType()), properties={"tblctl.cluster-by": "id"})
     append(made, id=[1, 2], x=[2, 1])
     append(made, id=[2, 3], x=[3, 4])
