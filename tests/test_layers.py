@@ -38,7 +38,7 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "once": (),
     "model": ("errors",),
     "predicate": VALUES,
-    "keys": VALUES,
+    "keys": (*VALUES, "predicate"),
     "reshape": VALUES,
     "projection": (*VALUES, "reshape"),
     "port": (*VALUES, "environment", "progress", "storage"),

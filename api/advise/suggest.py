@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tblctl.advise.predicates import PredicateText, split_predicates
 from tblctl.advise.reorder import DEFAULT_LIMITS, EstimateLimits, Reordered, Sampled, distinct_bounds
 from tblctl.maintain.view import View
 from tblctl.tableformat.errors import InvalidOptionError
@@ -24,6 +23,7 @@ from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import is_any_binary, is_any_string, is_orderable, type_to_text
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
 from tblctl.tableformat.port import Version
+from tblctl.tableformat.predicate.sql.condition_file import PredicateText, split_predicates
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

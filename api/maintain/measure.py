@@ -160,7 +160,7 @@ def sort_to_measure(version: Version, columns: str | Sequence[str] | None) -> So
     """
     if columns is not None:
         key = parse_key(columns, version.schema)
-        if key.is_curve:  # its boundaries come from rows, and are kept in memory only
+        if key.is_layout:  # it is made from rows, and kept in memory only
             return version.sort_by(", ".join(key.texts(version.schema)))
         return Sort(id=_ANY_ID, terms=key.terms)
     if version.sort is None:

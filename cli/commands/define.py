@@ -35,8 +35,8 @@ SETTINGS_WIDTH = 100  # of the settings' help: as wide as the examples
     metavar="TERMS",
     default="",
     help="The cluster key: columns, or year|month|day|hour(c), truncate(n, c), bucket(n, c), each with [asc|desc] "
-    "[nulls first|last]; or alone zorder(c, c, ..) or hilbert(c, c, ..) of 2 to 4 columns, whose boundaries come from "
-    "the rows of --like.",
+    "[nulls first|last]; or alone zorder(c, c, ..) or hilbert(c, c, ..) of 2 to 4 columns, or qdtree(file:FILE[, "
+    "min_rows=N]) for the conditions in FILE; these are made from the rows of --like.",
 )
 @params.SETTINGS
 def create(
@@ -91,6 +91,7 @@ def settings_help() -> str:
     example="""
     tblctl alter /data/lineitem --cluster-by "l_orderkey"
     tblctl alter /data/lineitem --cluster-by "hilbert(l_shipdate, l_partkey)"
+    tblctl alter /data/lineitem --cluster-by "qdtree(file:cuts.sql, min_rows=100000)"
     tblctl alter /data/lineitem --add-column "note: string"
     tblctl alter /data/lineitem --set block_rows=500000 --set compression_level=3""",
     json_shape=OUTCOME_JSON,
@@ -99,8 +100,8 @@ def settings_help() -> str:
 @click.option(
     "--cluster-by",
     metavar="TERMS",
-    help="Set the cluster key, see `tblctl create --help`; `same` makes new boundaries for a zorder or hilbert key "
-    "from the rows of now.",
+    help="Set the cluster key, see `tblctl create --help`; `same` makes a zorder, hilbert or qdtree key anew from "
+    "the rows of now.",
 )
 @click.option("--drop-cluster-by", is_flag=True, help="Remove the cluster key.")
 @click.option("--add-column", metavar="NAME:TYPE", help="Add a column. Existing rows have NULL in it.")
@@ -154,7 +155,7 @@ def change_table(
         case "cluster_by":
             outcome, key = table.set_cluster_key(*arguments), words[0]
             if key.strip().lower() == "same" and table.cluster_by != ("same",):
-                key = f"{', '.join(table.cluster_by)}, with new boundaries"
+                key = f"{', '.join(table.cluster_by)}, made anew"
             return outcome, f"cluster key is now {key}"
         case "drop_cluster_by":
             return table.drop_cluster_key(), "cluster key dropped"

@@ -56,8 +56,8 @@ def named_key(
         return NamedKey(key=_key_of_table(location, metadata, schema, current))
     if not "".join(given).strip():
         raise InvalidKeyError("cluster_by names no term, expected columns such as 'a, b'")
-    if not means_same(given, schema.names, is_curve=_has_curve(metadata, current)):
-        return NamedKey(key=parse_key(given, schema))
+    if not means_same(given, schema.names, is_layout=_has_curve(metadata, current)):
+        return NamedKey(key=parse_table_key(given, schema))
     key = _key_of_table(location, metadata, schema, current)
     if key is None or not key.is_curve:
         present = f"is {', '.join(key.texts(schema))}" if key else "is not set"
@@ -66,9 +66,23 @@ def named_key(
     return NamedKey(key=key, renews=True)
 
 
+def parse_table_key(texts: str | Sequence[str], schema: Schema) -> Key:
+    """Parse a cluster key of an Iceberg table.
+
+    Raises:
+        InvalidKeyError: it is not valid, or a tree: no property keeps these.
+    """
+    key = parse_key(texts, schema)
+    if key.tree:
+        raise InvalidKeyError(
+            "a qdtree key is only of tables in tblctl's own format; expected columns, or a curve"
+        )
+    return key
+
+
 def _has_curve(metadata: TableMetadata, current: Schema) -> bool:
     try:
-        return parse_key(metadata.properties.get(CLUSTER_BY, ""), current).is_curve
+        return parse_table_key(metadata.properties.get(CLUSTER_BY, ""), current).is_curve
     except InvalidKeyError:
         return False
 
@@ -80,7 +94,7 @@ def _key_of_table(location: str, metadata: TableMetadata, schema: Schema, curren
         sort = None if order is None else sort_of(order, schema)
         return None if sort is None else Key(terms=sort.terms)
     try:
-        key = parse_key(given, current)
+        key = parse_table_key(given, current)
     except InvalidKeyError as error:
         msg = (
             f"{location}: the property {CLUSTER_BY} is {given!r:.200}: {error}; "

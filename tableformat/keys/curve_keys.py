@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.keys.curves import Numbers, Places, hilbert_bound, hilbert_numbers, interleaved
-from tblctl.tableformat.keys.linear import Bounds, leaf_values
+from tblctl.tableformat.keys.linear import Bounds, leaf_values, needed_leaf
 from tblctl.tableformat.keys.listed import Ascending
 from tblctl.tableformat.keys.places import Axis
 from tblctl.tableformat.model.cluster_key import Sort, curve_key_text
@@ -54,7 +54,7 @@ class CurveKeys:
         axes = _axes(self._sort.parameters, tuple(column.type for column in columns))
         found = np.empty(rows.num_rows, np.uint64)
         start = 0
-        for pieces in _aligned(columns, rows.num_rows):
+        for pieces in aligned(columns, rows.num_rows):
             cells = axes[0].images(pieces[0])
             for axis, piece in zip(axes[1:], pieces[1:], strict=True):
                 cells |= axis.images(piece)
@@ -126,14 +126,7 @@ class CurveKeys:
         return ranges_of(self._sort.parameters).bits
 
     def _leaves(self, schema: Schema) -> list[Leaf]:
-        found = []
-        for column_id in self.column_ids:
-            leaf = schema.leaf_by_id(column_id)
-            if leaf is None:
-                msg = f"the schema has no column with id {column_id}, which sort {self._sort.id} needs"
-                raise ValueError(msg)
-            found.append(leaf)
-        return found
+        return [needed_leaf(column_id, self._sort, schema) for column_id in self.column_ids]
 
     def _plain_axis(self, number: int, kind: pa.DataType) -> Axis:
         return _plain_axis(self._sort.parameters, number, kind)
@@ -177,7 +170,7 @@ def _plain_axis(parameters: tuple[tuple[str, Any], ...], number: int, kind: pa.D
     return Axis(boundaries, places, bits=ranges.bits, images=images)
 
 
-def _aligned(columns: Sequence[pa.ChunkedArray], count: int) -> Iterator[list[pa.Array]]:
+def aligned(columns: Sequence[pa.ChunkedArray], count: int) -> Iterator[list[pa.Array]]:
     """Yield the columns in pieces of some rows, each without a seam."""
     for start in range(0, count, _ROWS_AT_ONCE):
         yield [_whole(column.slice(start, _ROWS_AT_ONCE)) for column in columns]

@@ -1,7 +1,8 @@
 """Sort kinds: how keys are made from rows. One file for each kind. Everything that depends on a kind uses `KeyMaker`.
 
 A key is a tuple of values, one for each *key column*. Key columns compare left to right, each in its own direction
-(`order.py`). A linear sort has a key column for each of its terms; a curve has one, whatever its columns.
+(`order.py`). A linear sort has a key column for each of its terms; a curve or a tree has one,
+whatever its columns.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import pyarrow as pa
 from tblctl.tableformat.keys.curve_keys import CurveKeys
 from tblctl.tableformat.keys.linear import LinearKeys
 from tblctl.tableformat.keys.listed import ListedKeys
+from tblctl.tableformat.keys.tree_keys import TreeKeys
 from tblctl.tableformat.model.cluster_key import LISTED, Sort
 from tblctl.tableformat.model.curve import HILBERT, ZORDER
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import ColumnStatistics
+from tblctl.tableformat.model.tree import TREE
 
 
 class KeyOrder(Protocol):
@@ -120,6 +123,7 @@ KINDS: dict[str, Callable[[Sort], KeyMaker]] = {
     "linear": LinearKeys,
     ZORDER: CurveKeys,
     HILBERT: CurveKeys,
+    TREE: TreeKeys,
     LISTED: ListedKeys,
 }
 """Key makers by kind. Sorts of other kinds are not read: their blocks have no known order."""

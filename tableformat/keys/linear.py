@@ -72,10 +72,7 @@ class LinearKeys:
         """Return the values of the terms for each row, from rows in read types."""
         columns = []
         for term in self._sort.terms:
-            leaf = schema.leaf_by_id(term.column_id)
-            if leaf is None:
-                msg = f"the schema has no column with id {term.column_id}, which sort {self._sort.id} needs"
-                raise ValueError(msg)
+            leaf = needed_leaf(term.column_id, self._sort, schema)
             values = leaf_values(rows, leaf.path)
             if term.transform == "identity":
                 columns.append(values)
@@ -124,6 +121,19 @@ class LinearKeys:
             widening_problem(term, before, after) for term in self._sort.terms if term.column_id == before.id
         )
         return next((problem for problem in problems if problem), None)
+
+
+def needed_leaf(column_id: int, sort: Sort, schema: Schema) -> Leaf:
+    """Return a column that keys of a sort are made from.
+
+    Raises:
+        ValueError: the schema lacks it.
+    """
+    leaf = schema.leaf_by_id(column_id)
+    if leaf is None:
+        msg = f"the schema has no column with id {column_id}, which sort {sort.id} needs"
+        raise ValueError(msg)
+    return leaf
 
 
 def leaf_values(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:

@@ -6,7 +6,8 @@ Iceberg's specification for zones, coarse units, and overflow at the ends of a t
 to a form that they handle correctly, see `_transform_input`.
 
 Texts, in which words ignore case: `l_shipdate, year(ts) desc nulls first, truncate(4, s), bucket(16, "odd name")`, or
-a curve through 2 to 4 columns, alone: `zorder(ts, customer)`, `hilbert(ts, customer, "odd name")`.
+a *layout*, alone: a curve through 2 to 4 columns, `zorder(ts, customer)`, `hilbert(ts, customer, "odd name")`, or a
+tree made from conditions, `qdtree(file:cuts.sql, min_rows=100000)`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +38,8 @@ from tblctl.tableformat.model.schema.types import (
     statistic_type,
     type_to_text,
 )
+from tblctl.tableformat.model.transform_limits import clamp, in_micros, without_overflow
+from tblctl.tableformat.model.tree import TREE, TreeSource, take_tree, tree_of
 
 __all__ = [
     "AS_LISTED",
@@ -128,21 +130,24 @@ class Sort:
                 raise ValueError(f"sort {self.id}: kind {LISTED!r} has id 0, and nothing else")
         elif self.id < 1 or not self.terms:
             raise ValueError(f"sort {self.id}: expected an id from 1 and at least one term")
-        elif self.kind in CURVES:
-            self._check_curve()
+        elif self.is_layout:
+            self._check_layout()
 
-    def _check_curve(self) -> None:
-        problem = None
+    def _check_layout(self) -> None:
+        problem, ids = None, [term.column_id for term in self.terms]
         if any(term != Term(column_id=term.column_id) for term in self.terms):
-            problem = "a curve takes columns as they are"
-        elif len({term.column_id for term in self.terms}) < len(self.terms):
+            problem = f"a {self.kind} takes columns as they are"
+        elif len({*ids}) < len(ids):
             problem = "a column is named twice"
         try:
-            count = len(ranges_of(self.parameters).boundaries)
+            tree = tree_of(self.parameters) if self.kind == TREE else None
+            count = len(ids) if tree else len(ranges_of(self.parameters).boundaries)
         except ValueError as error:
             raise ValueError(f"sort {self.id}: {error}") from error
-        if count != len(self.terms):
-            problem = f"boundaries of {count} columns for {len(self.terms)}"
+        if count != len(ids):
+            problem = f"boundaries of {count} columns for {len(ids)}"
+        elif tree and [column_id for column_id, _ in tree.columns] != ids:
+            problem = "a tree of other columns"
         if problem:
             raise ValueError(f"sort {self.id}: {problem}")
 
@@ -150,6 +155,11 @@ class Sort:
     def is_curve(self) -> bool:
         """Whether rows lie along a curve through ranges of several columns."""
         return self.kind in CURVES
+
+    @property
+    def is_layout(self) -> bool:
+        """Whether its parameters were made from rows, and belong to its id: a curve or a tree."""
+        return self.kind in (*CURVES, TREE)
 
     @property
     def is_order(self) -> bool:
@@ -200,40 +210,57 @@ the place of the cluster key where there is none."""
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """What the text of a cluster key says: all of a sort but its id and parameters."""
+    """What the text of a cluster key says: all of a sort but its id and parameters, of a tree only its source."""
 
     kind: str = "linear"
     terms: tuple[Term, ...]
+    tree: TreeSource | None = None
 
     @property
     def is_curve(self) -> bool:
-        """Whether it is a curve, whose sort has boundaries among its parameters."""
+        """Whether it is a curve."""
         return self.kind in CURVES
 
+    @property
+    def is_layout(self) -> bool:
+        """Whether it is a curve or a tree, whose sort has parameters that are made from rows."""
+        return self.kind in (*CURVES, TREE)
+
     def is_of(self, sort: Sort) -> bool:
-        """Return whether the sort has this kind and these terms, whatever its boundaries."""
+        """Return whether the sort has this text, whatever its boundaries or its tree."""
+        if self.tree and sort.kind == TREE:
+            return self.tree.text == tree_of(sort.parameters).text
         return (self.kind, self.terms) == (sort.kind, sort.terms)
 
     def texts(self, schema: Schema) -> tuple[str, ...]:
-        """Return a text for each term, or one for a curve."""
-        if self.is_curve:
+        """Return a text for each term, or one for a layout."""
+        if self.tree:
+            return (self.tree.text,)
+        if self.is_layout:
             return (curve_key_text(self.kind, self.terms, schema),)
         return tuple(term_to_text(term, schema) for term in self.terms)
 
 
 def parse_key(texts: str | Sequence[str], schema: Schema) -> Key:
-    """Parse a cluster key: a curve, or terms as `parse_terms` takes them.
+    """Parse a cluster key: a curve, a tree, or terms as `parse_terms` takes them.
 
     Raises:
         InvalidKeyError: as for `parse_terms`; a curve of one column or of more than four, with a column twice, with
-            anything but columns in it, or with anything beside it.
+            anything but columns in it; a tree without a file; or anything beside either.
     """
     given = (texts,) if isinstance(texts, str) else tuple(texts)
     scanners = [TextScanner(text, InvalidKeyError) for text in given]
-    kind = _take_curve(scanners[0]) if scanners else None
+    tree = take_tree(scanners[0]) if scanners else None
+    kind = TREE if tree else _take_curve(scanners[0]) if scanners else None
     if kind is None:
         return Key(terms=parse_terms(given, schema))
-    scanner = scanners[0]
+    terms = () if tree else _parse_curve_columns(scanners[0], kind, schema)
+    if not scanners[0].at_end() or len(given) > 1:
+        raise scanners[0].error(f"{kind}(...) is a whole cluster key; expected nothing beside it")
+    return Key(kind=kind, terms=terms, tree=tree)
+
+
+def _parse_curve_columns(scanner: TextScanner, kind: str, schema: Schema) -> tuple[Term, ...]:
     terms: list[Term] = []
     while True:
         terms.append(_parse_curve_column(scanner, schema, terms))
@@ -244,9 +271,7 @@ def parse_key(texts: str | Sequence[str], schema: Schema) -> Key:
     if not LEAST_COLUMNS <= len(terms) <= MOST_COLUMNS:
         raise scanner.error(f"{kind} takes {LEAST_COLUMNS} to {MOST_COLUMNS} columns, not {len(terms)}", 0)
     scanner.take(")")
-    if not scanner.at_end() or len(given) > 1:
-        raise scanner.error(f"{kind}(...) is a whole cluster key; expected nothing beside it")
-    return Key(kind=kind, terms=tuple(terms))
+    return tuple(terms)
 
 
 def _take_curve(scanner: TextScanner) -> str | None:
@@ -364,7 +389,7 @@ def transform_array(term: Term, array: pa.Array, source_type: pa.DataType) -> pa
         return pc.binary_slice(prepared, 0, term.width)  # PyIceberg has no kernel for large_binary
     transformed = _kernel(term, prepared)
     if term.function == "truncate" and not is_any_string(prepared.type):
-        transformed = _without_overflow(transformed, prepared)
+        transformed = without_overflow(transformed, prepared)
     return transformed if transformed.type == result_type else transformed.cast(result_type)
 
 
@@ -423,54 +448,14 @@ def _transform_input(term: Term, array: pa.Array, source_type: pa.DataType) -> p
     if pt.is_date64(plain):
         array = array.cast(pa.date32())
     if pt.is_time(plain):
-        return _in_micros(array).cast(pa.time64("us"))
+        return in_micros(array).cast(pa.time64("us"))
     by_calendar = term.function in _TIME_TRANSFORMS
     if pt.is_timestamp(plain):
-        micros = _in_micros(array)
-        return (_clamp(micros, _MAX_DAYS * _DAY_MICROS) if by_calendar else micros).cast(pa.timestamp("us"))
+        micros = in_micros(array)
+        return (clamp(micros, _MAX_DAYS * _DAY_MICROS) if by_calendar else micros).cast(pa.timestamp("us"))
     if pt.is_date(plain) and by_calendar and term.function != "day":
-        return _clamp(array.cast(pa.int32()), _MAX_DAYS).cast(pa.date32())
+        return clamp(array.cast(pa.int32()), _MAX_DAYS).cast(pa.date32())
     return array
-
-
-def _in_micros(array: pa.Array) -> pa.Array:
-    """Return timestamps (of their instant) or times as int64 microseconds, rounded down; saturates."""
-    import pyarrow.compute as pc
-
-    bits = pa.int32() if pt.is_time32(array.type) else pa.int64()
-    counts = array.cast(bits).cast(pa.int64())
-    unit = array.type.unit
-    if unit == "us":
-        return counts
-    if unit == "ns":
-        # A cast would round towards 0, and so move instants before 1970 into the next hour.
-        quotient = pc.divide(counts, 1000)
-        behind = pc.less(counts, pc.multiply(quotient, 1000))
-        return pc.subtract(quotient, behind.cast(pa.int64()))
-    factor = {"s": 1_000_000, "ms": 1_000}[unit]
-    return pc.multiply(_clamp(counts, (2**63 - 1) // factor), factor)
-
-
-def _clamp(counts: pa.Array, most: int) -> pa.Array:
-    """Return integers limited to [-most, most]; nulls stay."""
-    import pyarrow.compute as pc
-
-    upper, lower = pa.scalar(most, counts.type), pa.scalar(-most, counts.type)
-    return pc.max_element_wise(pc.min_element_wise(counts, upper, skip_nulls=False), lower, skip_nulls=False)
-
-
-def _without_overflow(truncated: pa.Array, values: pa.Array) -> pa.Array:
-    """Return truncated numbers, limited to their type's least value.
-
-    Near the least integer, rounding down wraps around to a huge one, and decimals get 39 digits.
-    """
-    import pyarrow.compute as pc
-
-    if pt.is_decimal(values.type):
-        least = pa.scalar(Decimal((1, (9,) * 38, -values.type.scale)), values.type)
-        return pc.if_else(pc.less(truncated, least), least, truncated)
-    least = pa.scalar(-(2 ** (values.type.bit_width - 1)), values.type)
-    return pc.if_else(pc.greater(truncated, values), least, truncated)
 
 
 def _parse_term(scanner: TextScanner, schema: Schema) -> Term:
@@ -509,7 +494,7 @@ def _parse_column(scanner: TextScanner) -> tuple[str, int | None, str]:
     if quoted or not scanner.take("("):
         return "identity", None, _rest_of_name(scanner, first)
     function = first.lower()
-    if function in CURVES:
+    if function in (*CURVES, TREE):
         problem = f"{function}(...) is a whole cluster key; here columns and transforms of columns can stand"
         raise scanner.error(problem, start)
     if function not in (*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS, "identity"):

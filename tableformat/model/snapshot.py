@@ -112,7 +112,8 @@ class Snapshot:
             the snapshot is among `clock_resets`.
         schema_id: the key in `schemas` of the table's current schema.
         schemas: every schema that the table had; blocks name the one they were written with.
-        sorts: every definition of a cluster key that the table had, by id; of curves only those that are live.
+        sorts: every definition of a cluster key that the table had, by id; of curves and trees only those that are
+            live.
         cluster_key_id: the current one; None when the table has no cluster key.
         live_beside: ids of the sorts that are live beside the current one, ascending: blocks in their order are as good
             as clustered. A new cluster key ends them; a commit under way when one ends does not bring it back.
@@ -127,7 +128,7 @@ class Snapshot:
         horizon_us: gc may have deleted objects written before this that no retained snapshot named; microseconds since
             1970-01-01 UTC by the storage's clock. Never decreases; 0 until gc deleted something.
         clock_resets: ascending sequences of the snapshots that corrected a clock that was ahead.
-        last_sort_id: at least the ids of the curves that left `sorts`; 0 if none did.
+        last_sort_id: at least the ids of the curves and trees that left `sorts`; 0 if none did.
         writes_since_recluster: how many commits wrote rows since the last recluster; 0 where `recluster.mode` does not
             need to know.
     """
@@ -187,17 +188,17 @@ class Snapshot:
         return max(self.last_sort_id, *self.sorts, 0) + 1
 
     @property
-    def has_curves(self) -> bool:
-        """Whether a sort is a curve, or one was and left."""
-        return self.last_sort_id > 0 or any(sort.is_curve for sort in self.sorts.values())
+    def has_layouts(self) -> bool:
+        """Whether a sort is a curve or a tree, or one was and left."""
+        return self.last_sort_id > 0 or any(sort.is_layout for sort in self.sorts.values())
 
-    def without_ended_curves(self) -> Snapshot:
-        """Return the snapshot without curves that are not live: their boundaries are large.
+    def without_ended_layouts(self) -> Snapshot:
+        """Return the snapshot without curves and trees that are not live: their parameters are large.
 
         Blocks in their order are then in no known one. Their ids stay taken.
         """
         live = self.live_sorts
-        sorts = {key: sort for key, sort in self.sorts.items() if not sort.is_curve or key in live}
+        sorts = {key: sort for key, sort in self.sorts.items() if not sort.is_layout or key in live}
         if len(sorts) == len(self.sorts):
             return self
         return dataclasses.replace(self, sorts=sorts, last_sort_id=self.next_sort_id - 1)

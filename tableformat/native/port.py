@@ -105,7 +105,7 @@ class NativeVersion:
         return self.snapshot.next_sort_id
 
     def sort_by(self, terms: str) -> Sort:
-        """Return the live sort by some terms, or else a new one. For a new curve rows are read."""
+        """Return the live sort by some terms, or else a new one. For a new curve or tree rows are read."""
         key = parse_key(terms, self.schema)
         alike = (sort for sort in self.sorts.values() if key.is_of(sort))
         return next(alike, None) or self._new_sort(key)
@@ -118,12 +118,13 @@ class NativeVersion:
         """Return a sort that the table does not have yet, the same one each time."""
         made = self._new_sorts
         if key not in made:
+            terms = key.terms
             parameters: tuple[tuple[str, Any], ...] = ()
-            if key.is_curve:
-                from tblctl.tableformat.native.read.key_sample import ranges_of_table
+            if key.is_layout:
+                from tblctl.tableformat.native.read.layouts import layout_of_table
 
-                parameters = ranges_of_table(self._storage, self.snapshot, key.terms).to_parameters()
-            made[key] = Sort(id=self.next_sort_id, kind=key.kind, terms=key.terms, parameters=parameters)
+                terms, parameters = layout_of_table(self._storage, self.snapshot, key)
+            made[key] = Sort(id=self.next_sort_id, kind=key.kind, terms=terms, parameters=parameters)
         return made[key]
 
     def may_add(self, sort: Sort) -> bool:

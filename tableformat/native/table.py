@@ -21,8 +21,7 @@ from tblctl.tableformat.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from tblctl.tableformat.model.cluster_key import Sort, Term, parse_key
-from tblctl.tableformat.model.curve import Ranges
+from tblctl.tableformat.model.cluster_key import Key, Sort, parse_key
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Batch, Snapshot, Summary, Tombstone
@@ -43,6 +42,7 @@ from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
+    from tblctl.tableformat.native.read.layouts import Layout
     from tblctl.tableformat.native.write.input_rows import InputRows
     from tblctl.tableformat.native.write.staged_write import StagedWrite
     from tblctl.tableformat.port import Checked, Garbage
@@ -78,15 +78,19 @@ class NativeTable:
         options: Mapping[str, Any],
         sample: Callable[[], InputRows | None] = lambda: None,
     ) -> Snapshot:
-        """Create the table, empty. A curve takes its boundaries from the rows that `sample` opens.
+        """Create the table, empty. A curve or a tree is made from the rows that `sample` opens.
 
         Raises:
             TableExistsError: the location holds a table, or anything else.
-            InvalidKeyError: the key is not valid, or a curve without a sample.
+            InvalidKeyError: the key is not valid, or a curve or a tree without a sample.
         """
         columns = Schema.create(schema)
         self._check_free()
-        sorts = {1: _first_sort(cluster_by, columns, sample)} if cluster_by else {}
+        chosen = TableOptions.from_mapping(options)
+        sorts = {}
+        if cluster_by:
+            key = parse_key(cluster_by, columns)
+            sorts = {1: _first_sort(key, columns, sample, self.storage.elsewhere, chosen.block_rows)}
         snapshot = Snapshot(
             sequence=1,
             commit_id=self.env.new_id(),
@@ -96,7 +100,7 @@ class NativeTable:
             schemas={1: columns},
             sorts=sorts,
             cluster_key_id=1 if sorts else None,
-            options=TableOptions.from_mapping(options),
+            options=chosen,
             segments=(),
             tags={},
             retained_from=1,
@@ -208,21 +212,21 @@ class NativeTable:
         return published
 
     def set_key(self, terms: str | Sequence[str]) -> Published:
-        """Commit another cluster key. A new curve gets its boundaries from the rows of now.
+        """Commit another cluster key. A new curve or tree is made from the rows of now.
 
         Rows are read once for each schema, not again after every lost race: others may commit faster than that.
         """
-        made: dict[tuple[int, tuple[Term, ...]], Ranges] = {}
+        made: dict[tuple[int, Key], Layout] = {}
 
-        def make_ranges(head: Snapshot, columns: tuple[Term, ...]) -> Ranges:
-            from tblctl.tableformat.native.read.key_sample import ranges_of_table
+        def make_layout(head: Snapshot, key: Key) -> Layout:
+            from tblctl.tableformat.native.read.layouts import layout_of_table
 
-            place = head.schema_id, columns
+            place = head.schema_id, key
             if place not in made:
-                made[place] = ranges_of_table(self.storage, head, columns)
+                made[place] = layout_of_table(self.storage, head, key)
             return made[place]
 
-        return self.change(lambda head: alter.set_key(head, terms, make_ranges))
+        return self.change(lambda head: alter.set_key(head, terms, make_layout))
 
     def roll_back(self, sequence: int) -> Published:
         """Restore the table as of the snapshot `sequence`."""
@@ -295,26 +299,19 @@ class NativeTable:
 
 
 def _first_sort(
-    cluster_by: str | Sequence[str], schema: Schema, open_sample: Callable[[], InputRows | None]
+    key: Key,
+    schema: Schema,
+    open_sample: Callable[[], InputRows | None],
+    reach: Callable[[str], Storage],
+    block_rows: int,
 ) -> Sort:
     """Return the sort of a new table's key."""
-    key = parse_key(cluster_by, schema)
-    if not key.is_curve:
+    if not key.is_layout:
         return Sort(id=1, terms=key.terms)
-    from tblctl.tableformat.native.read.key_sample import no_rows, ranges_of_rows
+    from tblctl.tableformat.native.read.layouts import layout_of_rows
 
-    leaves = [schema.leaf_by_id(term.column_id) for term in key.terms]
-    found = [leaf for leaf in leaves if leaf is not None]
-    sample = open_sample()
-    if sample is None:
-        raise no_rows(found, "a new table has none")
-    names = list(dict.fromkeys(leaf.path[0] for leaf in found))
-    missing = [name for name in names if name not in sample.schema.names]
-    if missing:
-        msg = f"{sample.name} has no column {', '.join(missing)} to take the boundaries of the curve from"
-        raise InvalidDataError(msg)
-    ranges = ranges_of_rows(sample.sample(names), schema, key.terms, sample.name)
-    return Sort(id=1, kind=key.kind, terms=key.terms, parameters=ranges.to_parameters())
+    made = layout_of_rows(key, schema, open_sample, reach=reach, block_rows=block_rows)
+    return Sort(id=1, kind=key.kind, terms=made.terms, parameters=made.parameters)
 
 
 def _once_a_schema(condition: Condition) -> Condition:

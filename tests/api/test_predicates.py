@@ -6,8 +6,8 @@ import pytest
 
 import tblctl
 from tblctl import errors
-from tblctl.advise import predicates
-from tblctl.advise.predicates import split_predicates
+from tblctl.tableformat.predicate.sql import condition_file as predicates
+from tblctl.tableformat.predicate.sql.condition_file import split_predicates
 
 
 def texts(text: str) -> list[str]:

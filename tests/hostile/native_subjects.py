@@ -76,6 +76,14 @@ def _along_a_curve() -> tblctl.Table:
     return tblctl.create("memory://hostile/curve", rows.schema, cluster_by="hilbert(a, b)", sample=rows)
 
 
+def _by_leaf() -> tblctl.Table:
+    """Return a table whose key is a tree."""
+    rows = pa.table({"a": [1, 2, 7], "b": ["x", "y", None]})
+    Storage("memory://hostile/conditions").write("cuts.sql", b"a < 2; b LIKE 'y%'; b IS NULL; a IN (2, 7)")
+    key = "qdtree(file:memory://hostile/conditions/cuts.sql, min_rows=1)"
+    return tblctl.create("memory://hostile/tree", rows.schema, cluster_by=key, sample=rows)
+
+
 @functools.cache
 def storage() -> Storage:
     """Return where changed objects are put."""
@@ -92,7 +100,7 @@ def _numbered(data: bytes) -> bytes:
 
 @functools.cache
 def snapshots() -> Sequence[bytes]:
-    sources = [table()._native.storage, _along_a_curve()._native.storage]
+    sources = [table()._native.storage, _along_a_curve()._native.storage, _by_leaf()._native.storage]
     objects = [source.read(item.name) for source in sources for item in source.list("metadata/snapshots/")]
     return [_numbered(data) for data in objects]
 

@@ -15,7 +15,6 @@ from damage import rows
 from hostile.mutations import text_of
 
 import tblctl
-from tblctl.advise.predicates import split_predicates
 from tblctl.as_of import version_as_of
 from tblctl.cli.arguments import params
 from tblctl.cli.commands.recluster import read_plan
@@ -31,6 +30,7 @@ from tblctl.tableformat.model.options import parse_size as read_size
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.predicate.resolve import resolve
 from tblctl.tableformat.predicate.rows import filter_table
+from tblctl.tableformat.predicate.sql.condition_file import split_predicates
 from tblctl.tableformat.predicate.sql.conditions import parse_assignments as read_assignments
 from tblctl.tableformat.predicate.sql.conditions import parse_where as read_where
 from tblctl.tableformat.storage import location
@@ -117,6 +117,7 @@ def cluster_keys() -> Sequence[bytes]:
         'truncate(3, name), "place".x',
         "mode asc, id",
         'hilbert(id, "place".x, name)',
+        'qdtree(file:"odd, name.sql", min_rows=100)',
     )
 
 

@@ -34,7 +34,8 @@ _K = (None, -3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 20)
 _X = (None, -0.0, 0.0, 0.0, -0.0, 1.5, -2.5, 7.25, math.nan, math.inf)
 _S = (None, "", "a", "b", "é", "a" * 40)
 _KEYS = ("k", "x", "k, x", "s desc", "id", "bucket(4, id)", "truncate(1, s), k")
-CURVES = ("hilbert(k, x)", "zorder(s, k, id)", "same")
+CONDITIONS = "memory://simulation/conditions/cuts.sql"
+LAYOUTS = ("hilbert(k, x)", "zorder(s, k, id)", f"qdtree(file:{CONDITIONS}, min_rows=1)", "same")
 
 
 class Draws:
@@ -407,7 +408,7 @@ class WidenColumn(Operation):
 
 class SetKey(Operation):
     def draw(self, draws: Draws) -> Args:
-        return {"terms": draws.rng.choice(_KEYS + CURVES)}
+        return {"terms": draws.rng.choice(_KEYS + LAYOUTS)}
 
     def run(self, actor: Actor, run: Run, args: Args) -> int | None:
         return actor.table.set_cluster_key(args["terms"]).snapshot

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simulation.actors import ACTORS, OPERATIONS, Draws
+from simulation.actors import ACTORS, LAYOUTS, OPERATIONS, Draws
 from simulation.faults import FAULTS
 
 SWITCH, PAUSE, JUMP = "switch", "pause", "jump"
@@ -141,7 +141,7 @@ def draw(
     return History(
         seed=seed,
         disk=rng.random() < 0.3,
-        cluster_by=rng.choice(["k", "k", "k, x", "x", "hilbert(k, x)"]),
+        cluster_by=rng.choice(["k", "k", "k, x", "x", LAYOUTS[0], LAYOUTS[2]]),
         scripts=tuple(scripts),
         events=tuple(events),
         traits=frozenset(rng.choice([(), (), (), ("reclusters inline",), ("leaves plans",)])),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from simulation.actors import CURVES
+from simulation.actors import LAYOUTS
 from tblctl.tableformat.errors import (
     ClockError,
     CommitOutcomeUnknownError,
@@ -129,8 +129,8 @@ REASONS = (
     ),
     Reason(
         error=InvalidKeyError,
-        why="there are no rows to take the boundaries of a curve from, or no curve to renew",
-        holds=lambda run: run.name == "set key" and run.step.args["terms"] in CURVES,
+        why="there are no rows to make a curve or a tree from, or neither to renew",
+        holds=lambda run: run.name == "set key" and run.step.args["terms"] in LAYOUTS,
     ),
 )
 

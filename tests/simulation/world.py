@@ -22,7 +22,7 @@ from unittest import mock
 import pyarrow as pa
 
 import tblctl
-from simulation.actors import OPERATIONS, table_of
+from simulation.actors import CONDITIONS, OPERATIONS, table_of
 from simulation.engine import PlayedEngine
 from simulation.faults import DECISIVE, FAULTS, Fault, Killed, flipped
 from simulation.history import JUMP, PAUSE, SWITCH, Event, History, Script, Step
@@ -36,6 +36,7 @@ from tblctl.tableformat.errors import StorageError, TblctlError
 from tblctl.tableformat.native.log.clock import MOST_SKEW_SECONDS
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.native.write.input_rows import InputRows
+from tblctl.tableformat.storage import Storage
 
 START_SECONDS = 1_800_000_000.0
 CALL_SECONDS = 0.002
@@ -435,6 +436,7 @@ class World:
         options = dict(OPTIONS)
         for trait in sorted(self.history.traits):
             options |= TRAITS[trait]
+        file_conditions()
         self.janitor.table._native.create(_schema(), self.history.cluster_by, options, _sample)
 
     def note(self, actor: Actor, operation: str, name: str) -> None:
@@ -497,8 +499,14 @@ class World:
         return (chosen or sorted(awake, key=lambda other: other.number <= actor.number))[0]
 
 
+def file_conditions() -> None:
+    """Write the conditions that trees are made from. They are no object of the table: no fault meets them."""
+    folder, _, name = CONDITIONS.rpartition("/")
+    Storage(folder).write(name, b"k < 4; k = 6; x IS NULL; x BETWEEN 0 AND 1")
+
+
 def _sample() -> InputRows:
-    """Return rows that a curve takes its boundaries from: few enough that others lie beyond these, or share ranges."""
+    """Return rows that a curve or a tree is made from: few enough that others lie beyond these, or share ranges."""
     rows = pa.table({"k": [1, 4, 8], "x": [0.0, 1.5, None]})
     return InputRows(schema=rows.schema, read=lambda: iter([rows]), name="a sample")
 

@@ -20,7 +20,7 @@ from tblctl.tableformat.errors import (
 )
 from tblctl.tableformat.keys.kinds import has_key_columns, key_leaves, key_maker
 from tblctl.tableformat.model.cluster_key import Key, Sort, Term, parse_key
-from tblctl.tableformat.model.curve import SAME, Ranges, means_same
+from tblctl.tableformat.model.curve import SAME, means_same
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.snapshot import (
@@ -60,7 +60,7 @@ def change_schema(head: Snapshot, change: Callable[[Schema], Schema], detail: Ma
         ),
         segments=tuple(_with_bounds_of(segment, old, new) for segment in head.segments),
     )
-    return summarised(changed.without_ended_curves(), "alter", detail)
+    return summarised(changed.without_ended_layouts(), "alter", detail)
 
 
 def _check_key(head: Snapshot, old: Schema, new: Schema) -> None:
@@ -119,40 +119,49 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
     )
 
 
-MakeRanges = Callable[[Snapshot, tuple[Term, ...]], Ranges]
-"""Makes the boundaries of a curve through columns from the rows of a snapshot."""
+MakeLayout = Callable[[Snapshot, Key], tuple[tuple[Term, ...], tuple[tuple[str, Any], ...]]]
+"""Makes the terms and parameters of a curve or a tree from the rows of a snapshot."""
 
 
-def set_key(head: Snapshot, terms: str | Sequence[str], make_ranges: MakeRanges) -> Snapshot:
+def set_key(head: Snapshot, terms: str | Sequence[str], make_layout: MakeLayout) -> Snapshot:
     """Return the head with the cluster key `terms`. A definition that the table had before keeps its id.
 
     It gets a new id if a column of it was ever widened: widening checks only live sorts, and a bucket of a date differs
     from the bucket of the same moment. A live curve keeps its boundaries, unless `terms` are `SAME`; an ended one that
-    is set again gets new ones.
+    is set again gets new ones. A tree is made anew each time, since its file may have changed; the same tree keeps its
+    id.
 
     Raises:
-        InvalidKeyError: the key is not valid; or `SAME`, but the present key is no curve.
+        InvalidKeyError: the key is not valid; or `SAME`, but the present key is neither a curve nor a tree.
     """
-    is_curve = head.sort is not None and head.sort.is_curve
-    renews = means_same(terms, head.schema.names, is_curve=is_curve)
-    key = _present_curve(head) if renews else parse_key(terms, head.schema)
-    if not key.terms:
+    is_layout = head.sort is not None and head.sort.is_layout
+    renews = means_same(terms, head.schema.names, is_layout=is_layout)
+    key = _present_layout(head) if renews else parse_key(terms, head.schema)
+    if not key.terms and not key.tree:
         msg = "a cluster key needs at least one term; `--drop-cluster-by` removes the key"
         raise InvalidKeyError(msg)
-    same = [sort for sort in head.sorts.values() if not renews and key.is_of(sort) and _is_valid(head, sort)]
-    sort = same[0] if same else _new_sort(head, key, make_ranges)
+    made = _new_sort(head, key, make_layout) if renews or key.tree else None
+    same = [sort for sort in head.sorts.values() if _is_it(sort, key, made) and _is_valid(head, sort)]
+    sort = same[0] if same else made or _new_sort(head, key, make_layout)
     sorts = {**head.sorts, sort.id: sort}
     changed = dataclasses.replace(head, sorts=sorts, cluster_key_id=sort.id, live_beside=())
     detail = {"cluster_by": list(key.texts(head.schema))}
-    return summarised(changed.without_ended_curves(), "alter", detail)
+    return summarised(changed.without_ended_layouts(), "alter", detail)
 
 
-def _present_curve(head: Snapshot) -> Key:
-    if head.sort is None or not head.sort.is_curve:
+def _is_it(sort: Sort, key: Key, made: Sort | None) -> bool:
+    """Return whether a sort is that of the key: for a tree the one that was made; a curve that was made is new."""
+    if made is None:
+        return key.is_of(sort)
+    return bool(key.tree) and (sort.terms, sort.parameters) == (made.terms, made.parameters)
+
+
+def _present_layout(head: Snapshot) -> Key:
+    if head.sort is None or not head.sort.is_layout:
         present = f"is {key_text(head)}" if head.sort else "is not set"
-        msg = f"`{SAME}` makes new boundaries for a zorder or hilbert key, but the cluster key {present}"
+        msg = f"`{SAME}` makes a zorder, hilbert or qdtree key anew, but the cluster key {present}"
         raise InvalidKeyError(msg)
-    return Key(kind=head.sort.kind, terms=head.sort.terms)
+    return parse_key(key_terms(head), head.schema)
 
 
 def _is_valid(head: Snapshot, sort: Sort) -> bool:
@@ -160,9 +169,9 @@ def _is_valid(head: Snapshot, sort: Sort) -> bool:
     return sort.id == head.cluster_key_id or not _was_widened(head, sort)
 
 
-def _new_sort(head: Snapshot, key: Key, make_ranges: MakeRanges) -> Sort:
-    parameters = make_ranges(head, key.terms).to_parameters() if key.is_curve else ()
-    return Sort(id=head.next_sort_id, kind=key.kind, terms=key.terms, parameters=parameters)
+def _new_sort(head: Snapshot, key: Key, make_layout: MakeLayout) -> Sort:
+    terms, parameters = make_layout(head, key) if key.is_layout else (key.terms, ())
+    return Sort(id=head.next_sort_id, kind=key.kind, terms=terms, parameters=parameters)
 
 
 def _keeps_order(sort: Sort, old: Schema, new: Schema) -> bool:
@@ -220,7 +229,7 @@ def drop_key(head: Snapshot) -> Snapshot:
         msg = "the table has no cluster key to drop"
         raise InvalidKeyError(msg)
     changed = dataclasses.replace(head, cluster_key_id=None, live_beside=())
-    return summarised(changed.without_ended_curves(), "alter", {"cluster_by": []})
+    return summarised(changed.without_ended_layouts(), "alter", {"cluster_by": []})
 
 
 def set_options(head: Snapshot, values: Mapping[str, Any]) -> Snapshot:
@@ -266,7 +275,7 @@ def roll_back(head: Snapshot, target: Snapshot) -> Snapshot:
     )
     before, after = _paths(head), _paths(target)
     return summarised(
-        restored.without_ended_curves(),
+        restored.without_ended_layouts(),
         ROLLBACK,
         {
             "to": target.sequence,

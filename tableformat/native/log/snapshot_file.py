@@ -37,8 +37,8 @@ _SORTS_FROM = 3
 _MODES_FROM = 4
 """From this version on, writers know other modes than off and inline, count commits, and keep a table's policy."""
 
-_CURVES_FROM = 5
-"""From this version on, writers know curves, and the ids of sorts that left the snapshot."""
+_LAYOUTS_FROM = 5
+"""From this version on, writers know curves and trees, and the ids of sorts that left the snapshot."""
 
 MAX_SEGMENT_BLOCKS = 1_000_000
 """A segment that claims more blocks than this counts as damaged (tblctl writes at most 10,000)."""
@@ -58,8 +58,8 @@ def least_writer(snapshot: Snapshot) -> int:
     options = snapshot.options
     has_modes = options.recluster_mode not in (OFF, INLINE) or options.recluster_every != 1
     has_modes |= options.recluster_policy is not None
-    if snapshot.has_curves:
-        return max(snapshot.min_writer_version, _CURVES_FROM)
+    if snapshot.has_layouts:
+        return max(snapshot.min_writer_version, _LAYOUTS_FROM)
     needed = _MODES_FROM if has_modes else _SORTS_FROM if snapshot.live_beside else CHECKSUMS_FROM
     return max(snapshot.min_writer_version, needed)
 
