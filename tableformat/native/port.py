@@ -118,7 +118,8 @@ class NativeVersion:
         """Return a sort that the table does not have yet, the same one each time."""
         made = self._new_sorts
         if key not in made:
-            terms, parameters = key.terms, ()
+            terms = key.terms
+            parameters: tuple[tuple[str, Any], ...] = ()
             if key.is_layout:
                 from tblctl.tableformat.native.read.layouts import layout_of_table
 
