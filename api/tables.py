@@ -40,9 +40,10 @@ def create(
         location: a path or an fsspec URL; nothing may be there.
         schema: a pyarrow schema, or text such as "a: int64 not null, b: string".
         cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first"; or a curve
-            through 2 to 4 columns: "hilbert(ts, customer)", "zorder(ts, customer, country)".
-        sample: rows like those to come, as `Table.append` takes them, though not a Spark DataFrame. A curve takes its
-            boundaries from them; other keys need none. They are not appended.
+            through 2 to 4 columns: "hilbert(ts, customer)", "zorder(ts, customer, country)"; or a tree made from a file
+            of conditions: "qdtree(file:cuts.sql, min_rows=100000)".
+        sample: rows like those to come, as `Table.append` takes them, though not a Spark DataFrame. A curve or a tree
+            is made from them; other keys need none. They are not appended.
         options: see `tblctl.OPTION_DOCS`. The log warns of a `recluster.mode` that has no effect without a key.
         storage_options: options of the fsspec filesystem, such as `key`, `secret`, `endpoint_url`.
 

@@ -57,7 +57,7 @@ def named_key(
     if not "".join(given).strip():
         raise InvalidKeyError("cluster_by names no term, expected columns such as 'a, b'")
     if not means_same(given, schema.names, is_layout=_has_curve(metadata, current)):
-        return NamedKey(key=parse_table_key(given, schema))
+        return NamedKey(key=key_of(given, schema))
     key = _key_of_table(location, metadata, schema, current)
     if key is None or not key.is_curve:
         present = f"is {', '.join(key.texts(schema))}" if key else "is not set"
@@ -66,7 +66,7 @@ def named_key(
     return NamedKey(key=key, renews=True)
 
 
-def parse_table_key(texts: str | Sequence[str], schema: Schema) -> Key:
+def key_of(texts: str | Sequence[str], schema: Schema) -> Key:
     """Parse a cluster key of an Iceberg table.
 
     Raises:
@@ -82,7 +82,7 @@ def parse_table_key(texts: str | Sequence[str], schema: Schema) -> Key:
 
 def _has_curve(metadata: TableMetadata, current: Schema) -> bool:
     try:
-        return parse_table_key(metadata.properties.get(CLUSTER_BY, ""), current).is_curve
+        return key_of(metadata.properties.get(CLUSTER_BY, ""), current).is_curve
     except InvalidKeyError:
         return False
 
@@ -94,7 +94,7 @@ def _key_of_table(location: str, metadata: TableMetadata, schema: Schema, curren
         sort = None if order is None else sort_of(order, schema)
         return None if sort is None else Key(terms=sort.terms)
     try:
-        key = parse_table_key(given, current)
+        key = key_of(given, current)
     except InvalidKeyError as error:
         msg = (
             f"{location}: the property {CLUSTER_BY} is {given!r:.200}: {error}; "

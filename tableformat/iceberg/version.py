@@ -46,13 +46,7 @@ from tblctl.tableformat.iceberg.reading.column_check import primitive_ids
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.null_counts import NullCounts
 from tblctl.tableformat.iceberg.schema import claimed_sorts, schema_of, sort_by
-from tblctl.tableformat.iceberg.table_key import (
-    CLUSTER_BY,
-    NamedKey,
-    kept_key_text,
-    named_key,
-    parse_table_key,
-)
+from tblctl.tableformat.iceberg.table_key import CLUSTER_BY, NamedKey, kept_key_text, key_of, named_key
 from tblctl.tableformat.keys.columns import KeyColumns
 from tblctl.tableformat.keys.kinds import key_leaves
 from tblctl.tableformat.model.block import Block
@@ -322,7 +316,7 @@ class IcebergVersion:
                 f"cluster_by and sort columns ({terms:.200}) exclude each other: rows can have one order only"
             )
             raise InvalidOptionError(msg)
-        return self._sort_of(parse_table_key(terms, self.schema))
+        return self._sort_of(key_of(terms, self.schema))
 
     def may_add(self, sort: Sort) -> bool:
         """Return whether the cluster key has another id. No table keeps other sorts."""

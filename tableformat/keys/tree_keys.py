@@ -225,6 +225,5 @@ def _is_known(column: ColumnStatistics | None, statistics: Statistics) -> Bools:
     others = column.null_count
     if column.nan_count is not None:
         others = np.where((others < 0) | (column.nan_count < 0), -1, others + column.nan_count)
-    is_bounded: Bools = np.asarray(bounded.to_numpy(zero_copy_only=False), bool)
-    known: Bools = is_bounded | (others == rows)
+    known: Bools = bounded.to_numpy(zero_copy_only=False) | (others == rows)
     return known

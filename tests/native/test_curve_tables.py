@@ -24,7 +24,7 @@ from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.curve import CURVES, ranges_of
 from tblctl.tableformat.native.log import snapshot_file
 from tblctl.tableformat.native.log.names import snapshot_path
-from tblctl.tableformat.native.read import key_sample
+from tblctl.tableformat.native.read import key_sample, layouts
 from tblctl.tableformat.port import Replacement
 
 SCHEMA = pa.schema(
@@ -335,13 +335,13 @@ def test_rows_are_sampled_once_although_others_commit_meanwhile(
     memory_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, other = make(memory_url, "ts"), tblctl.open(memory_url)
-    real, sampled = key_sample.ranges_of_table, []
+    real, sampled = layouts.ranges_of_table, []
 
     def beside_an_append(*words: Any) -> Any:
         sampled.append(other.append(rows(500)).snapshot)
         return real(*words)
 
-    monkeypatch.setattr(key_sample, "ranges_of_table", beside_an_append)
+    monkeypatch.setattr(layouts, "ranges_of_table", beside_an_append)
     outcome = table.set_cluster_key(KEY)
     assert (outcome.attempts, outcome.snapshot, len(sampled)) == (2, sampled[0] + 1, 1)
     assert table.cluster_by == (KEY,)

@@ -247,7 +247,7 @@ def test_leaves_without_min_rows_have_as_many_rows_as_a_block_or_a_64th(
 def test_of_many_blocks_some_are_read_and_min_rows_is_scaled(
     memory_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_sample, "SAMPLED_PLACES", 4)
+    monkeypatch.setattr(key_sample.sampling, "SAMPLED_PLACES", 4)
     table = make(memory_url, "n")
     opened = []
     real = key_sample.BlockFile

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +28,6 @@ from tblctl.tableformat.predicate.cuts import cuts_of
 from tblctl.tableformat.predicate.nodes import Node, tests_of
 from tblctl.tableformat.storage import Storage
 
-if TYPE_CHECKING:
-    from tblctl.tableformat.native.write.input_rows import InputRows
-
 TREE_ROWS = 1 << 14
 """Rows of the sample that a tree grows from: 64 for each of its most leaves."""
 
@@ -38,6 +35,21 @@ LEAST_LEAVES = 64
 """Without `min_rows` a leaf needs no more rows than one of so many has, so that small tables get a tree too."""
 
 _TREE = "a tree takes its cuts"
+
+
+class Sample(Protocol):
+    """Rows like those to come: `InputRows`."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of all rows."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    def sample(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of the rows, or of some of them."""
 
 
 class Layout(NamedTuple):
@@ -67,7 +79,7 @@ def layout_of_table(storage: Storage, snapshot: Snapshot, key: Key) -> Layout:
 def layout_of_rows(
     key: Key,
     schema: Schema,
-    open_sample: Callable[[], InputRows | None],
+    open_sample: Callable[[], Sample | None],
     *,
     reach: Callable[[str], Storage],
     block_rows: int,
