@@ -130,8 +130,8 @@ class IcebergTable(ClusteredTable):
             commit_every: when to commit.
             progress: is called as work goes on.
             cluster_by: the cluster key. The first commit sets it as the table's property `tblctl.cluster-by`; if
-                nothing is committed, the outcome's note says that the key stays. None: that of the property, or else
-                the table's sort order.
+                nothing is committed, the outcome's note says that the key stays. "same" makes new boundaries for the
+                curve that is the key. None: the key of the property, or else the table's sort order.
 
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.

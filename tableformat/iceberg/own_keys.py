@@ -119,10 +119,11 @@ def read_side_file(data: bytes) -> pa.Table | None:
     """Return the rows of a side file; None if it cannot be read."""
     try:
         rows = pq.read_table(pa.BufferReader(data))
-    except (pa.ArrowException, OSError) as error:
+        names = set(rows.column_names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         LOG.warning("a file of keys cannot be read, footers are: %s", error)
         return None
-    return rows if {"path", "exact", "same_key_rows"} <= set(rows.column_names) else None
+    return rows if {"path", "exact", "same_key_rows"} <= names else None
 
 
 def write_side_file(rows: pa.Table) -> bytes:

@@ -7,6 +7,7 @@ import base64
 import functools
 import json
 import tempfile
+import zlib
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hostile.mutations import text_of
 from hostile.native_subjects import ID, read_everything
 from iceberg.lake import Lake, fields
 from iceberg.manifest_files import MemoryIO, records_of, repacked
@@ -25,6 +27,7 @@ from pyiceberg.types import DecimalType, DoubleType, LongType, StringType, Times
 
 from tblctl.errors import TblctlError
 from tblctl.tableformat.iceberg.avro.container import read_container
+from tblctl.tableformat.iceberg.curves import property_of, stored_sort
 from tblctl.tableformat.iceberg.data_storage import DataStorage, split_uri
 from tblctl.tableformat.iceberg.entries import DamagedManifestError, ManifestSource, read_entries
 from tblctl.tableformat.iceberg.files import DataFiles
@@ -38,6 +41,7 @@ from tblctl.tableformat.iceberg.publish.summary import DETAIL, detail_of
 from tblctl.tableformat.iceberg.reading.column_ids import NameMapping, with_ids
 from tblctl.tableformat.iceberg.reading.position_deletes import PositionDeletes
 from tblctl.tableformat.iceberg.version import IcebergVersion
+from tblctl.tableformat.model.cluster_key import parse_key
 from tblctl.tableformat.parquet.opened import BlockAddress
 from tblctl.tableformat.storage import Storage
 
@@ -293,6 +297,24 @@ def parse_footer_keys(data: bytes) -> object:
 
 
 # -- texts
+
+
+def curves() -> Sequence[bytes]:
+    schema = _version().schema
+    key = parse_key("hilbert(id, share, price, region)", schema)
+    sort = _version().sort_by(", ".join(key.texts(schema)))
+    return [json.dumps(dict(sort.parameters)).encode()]
+
+
+def parse_curve(data: bytes) -> object:
+    """Boundaries that cannot be read are made anew: whatever a property has, it raises nothing."""
+    schema = _version().schema
+    key = parse_key("hilbert(id, share, price, region)", schema)
+    packed = base64.b64encode(zlib.compress(data)).decode()
+    for text in (packed, text_of(data)):
+        found = stored_sort({property_of(key): text}, key, schema)
+        assert found is None or found.terms == key.terms
+    return packed
 
 
 def own_names() -> Sequence[bytes]:

@@ -118,6 +118,7 @@ PARSERS: dict[str, Parser] = dict(
         _parser("side-file", iceberg.side_files, iceberg.parse_side_file, NONE, PARQUET),
         _parser("side-file-list", iceberg.path_lists, iceberg.parse_path_list, NONE, JSON),
         _parser("footer-keys", iceberg.footer_keys, iceberg.parse_footer_keys, NONE, BYTES),
+        _parser("curve-property", iceberg.curves, iceberg.parse_curve, NONE, JSON),
         _parser("own-name", iceberg.own_names, iceberg.parse_own_name, NONE, TEXT),
         _parser("commit-detail", iceberg.details, iceberg.parse_detail, NONE, JSON),
         _parser("name-mapping", iceberg.name_mappings, iceberg.parse_name_mapping, (InputError,), JSON),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
@@ -65,6 +66,12 @@ def test_a_table_is_put_along_a_curve_and_stays(lake: Lake, key: str) -> None:
     assert tblctl.from_iceberg(table).check(deep=True).problems == ()
 
 
+def test_each_partition_is_put_along_the_same_curve(lake: Lake) -> None:
+    table = small(lake, partition_spec=PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "b")))
+    outcome = require_final(table, cluster_by="hilbert(a, b)")
+    assert (outcome.committed_groups, outcome.depth_after) == (50, 1.0)
+
+
 def test_what_if_and_dry_run_write_nothing(lake: Lake) -> None:
     made = small(lake)
     before = made.metadata_location
@@ -84,6 +91,9 @@ def test_every_process_finds_the_boundaries_of_the_first_recluster(lake: Lake) -
     kept = boundaries(made)
     append(made, a=[10_000, 20_000], b=[1, 2], s=["x", "y"])
     assert version_of(made.refresh()).sort == sort
+    older = lake.open("t", as_of=str(made.snapshots()[0].snapshot_id))
+    assert older.info().average_depth == 1.0, "snapshots of before have the key, too"
+    assert older._readable().sort == sort
     tblctl.from_iceberg(made).recluster(cluster_by="zorder(a, b)", policy="full")
     assert boundaries(made) == kept
     assert version_of(made.refresh()).sort == sort

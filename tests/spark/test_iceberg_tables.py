@@ -55,8 +55,9 @@ def shape(table: Table) -> list[Any]:
     return sorted(found, key=repr)
 
 
+@pytest.mark.parametrize("key", ["id", "hilbert(id, s)"])
 def test_both_engines_give_the_same_table(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     lake = Lake(tmp_path)
     here, there = (fill(lake.catalog, name) for name in ("here", "there"))
@@ -65,8 +66,8 @@ def test_both_engines_give_the_same_table(
     assert len(before) == 196
     monkeypatch.setattr(LocalEngine, "parallelism", SparkEngine(spark.session, CODE).parallelism)
     outcomes = (
-        lake.open("here").recluster(cluster_by="id", engine="local", final=True),
-        lake.open("there").recluster(cluster_by="id", engine="spark", spark=spark.session, final=True),
+        lake.open("here").recluster(cluster_by=key, engine="local", final=True),
+        lake.open("there").recluster(cluster_by=key, engine="spark", spark=spark.session, final=True),
     )
     assert [outcome.engine for outcome in outcomes] == ["local", "spark"]
     figures = [

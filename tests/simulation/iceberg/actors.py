@@ -22,7 +22,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import LongType, StringType
 
-from simulation.actors import _KEYS, Args, Draws, Operation, _engine, _request, modelled, table_of
+from simulation.actors import _KEYS, CURVES, Args, Draws, Operation, _engine, _request, modelled, table_of
 from simulation.iceberg.catalog import COMMIT
 from simulation.iceberg.files import uid_of
 from simulation.model import OWN_COLUMNS, Version
@@ -386,7 +386,7 @@ class Recluster(Ours):
         rng = draws.rng
         return {
             "policy": rng.choice([policy.name for policy in registry.registered()]),
-            "key": rng.choice([*_KEYS, "k", "id", "id", None]),
+            "key": rng.choice([*_KEYS, *CURVES, None]),
             "final": rng.random() < 0.3,
             "where": draws.condition() if rng.random() < 0.2 else None,
             "commit_every": rng.choice([None, None, 1]),

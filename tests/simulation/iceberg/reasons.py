@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from simulation.actors import CURVES
 from simulation.iceberg.actors import EngineError
 from simulation.iceberg.faults import ASLEEP
 from simulation.reasons import Reason
@@ -101,6 +102,11 @@ REASONS = (
         error=InvalidKeyError,
         why="the table has no cluster key",
         holds=lambda run: run.step.args.get("key") is None,
+    ),
+    Reason(
+        error=InvalidKeyError,
+        why="there are no rows to take the boundaries of a curve from, or no curve to renew",
+        holds=lambda run: run.step.args.get("key", run.actor.planned_key) in CURVES,
     ),
     Reason(
         error=InvalidOptionError,
