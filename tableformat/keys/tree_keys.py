@@ -19,9 +19,7 @@ from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.statistics import ALL, NONE, ColumnStatistics
 from tblctl.tableformat.model.tree import LEAF, Cut, Tree, tree_of
-from tblctl.tableformat.predicate.match import match
 from tblctl.tableformat.predicate.nodes import Operator, Test
-from tblctl.tableformat.predicate.rows import filter_table
 
 if TYPE_CHECKING:
     from tblctl.tableformat.keys.kinds import SortingColumn, Statistics
@@ -146,6 +144,8 @@ def _in_type(values: pa.Array, leaf: Leaf) -> pa.Array:
 
 def holds(test: Test, rows: pa.Table, schema: Schema) -> Bools:
     """Return for which rows a test is true: not for those for which it is NULL. Columns are in statistic types."""
+    from tblctl.tableformat.predicate.rows import filter_table  # makes scalars, for which Arrow loads pandas
+
     found = pc.fill_null(filter_table(rows, test, schema), fill_value=pa.scalar(value=False))
     return np.asarray(found.to_numpy(zero_copy_only=False), bool)
 
@@ -173,6 +173,8 @@ def _reached(
     tree: Tree, tests: Sequence[Test], statistics: _Part, schema: Schema
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return the first and the last leaf that each block may reach; 0 for a block without rows."""
+    from tblctl.tableformat.predicate.match import match
+
     count = len(statistics.row_count)
     first, last, begun = np.zeros(count, np.uint64), np.zeros(count, np.uint64), np.zeros(count, bool)
     for leaf, reached in _walk(tree, [match(test, statistics, schema).outcome for test in tests], count):
