@@ -23,7 +23,7 @@ from tblctl.tableformat.errors import ConflictError, InvalidKeyError
 from tblctl.tableformat.iceberg.schema import sort_by, sort_number
 from tblctl.tableformat.keys.sampling import groups_at, ranges_of_blocks, sample_of, sampled_offsets
 from tblctl.tableformat.model.cluster_key import Key, Sort
-from tblctl.tableformat.model.curve import Ranges, frozen, ranges_of
+from tblctl.tableformat.model.curve import BITS, Ranges, frozen, ranges_of
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 
@@ -62,13 +62,16 @@ class Curves:
         """Return curves that share nothing with these: boundaries are made anew where the table has none."""
         return Curves(self._storages)
 
-    def sort(self, key: Key, version: IcebergVersion, *, renews: bool = False) -> Sort:
+    def sort(
+        self, key: Key, version: IcebergVersion, *, renews: bool = False, needs_rows: bool = True
+    ) -> Sort:
         """Return the sort of a curve: that of the table's property, else the one made here, else a new one.
 
         Args:
             key: a curve.
             version: of the table; rows are read of it.
             renews: leave the property out.
+            needs_rows: refuse to make boundaries without rows. Otherwise there are none then, and they are not kept.
 
         Raises:
             InvalidKeyError: boundaries are needed, and there are no rows.
@@ -76,6 +79,10 @@ class Curves:
         found = None if renews else stored_sort(version.metadata.properties, key, version.schema)
         if found is not None:
             return found
+        if key not in self._made and not needs_rows and not int(version.files.row_count.sum()):
+            kinds = [statistic_type(leaf.type) for leaf in _leaves(key, version.schema)]
+            nothing = Ranges(bits=BITS[len(kinds)], boundaries=tuple(pa.array([], kind) for kind in kinds))
+            return sort_by(key.terms, key.kind, nothing.to_parameters())
         if key not in self._made:
             ranges = _ranges_of_version(version, self._storages(version), key)
             self._made[key] = fitting_sort(key, ranges)

@@ -288,13 +288,14 @@ class IcebergVersion:
         """The cluster key; see `named_key`. The boundaries of a curve that the table does not keep are made from rows.
 
         Raises:
-            InvalidKeyError: the key is not valid; or a curve needs boundaries, and there are no rows.
+            InvalidKeyError: the key is not valid; or a curve was given, and there are no rows to make boundaries from.
         """
         key = self._named.key
-        return None if key is None else self._sort_of(key, renews=self._named.renews)
+        how = {"renews": self._named.renews, "needs_rows": self._cluster_by is not None}
+        return None if key is None else self._sort_of(key, **how)
 
-    def _sort_of(self, key: Key, *, renews: bool = False) -> Sort:
-        return self._curves.sort(key, self.unpruned, renews=renews) if key.is_curve else sort_by(key.terms)
+    def _sort_of(self, key: Key, **how: bool) -> Sort:
+        return self._curves.sort(key, self.unpruned, **how) if key.is_curve else sort_by(key.terms)
 
     @property
     def sorts(self) -> Mapping[int, Sort]:

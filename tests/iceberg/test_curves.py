@@ -221,6 +221,21 @@ def test_a_curve_of_a_table_without_rows_is_refused(lake: Lake) -> None:
     assert made.refresh().metadata_location == before
 
 
+def test_a_table_whose_property_names_a_curve_may_be_empty_for_a_while(lake: Lake) -> None:
+    made = lake.create(
+        "t", fields(a=LongType(), b=LongType()), properties={"tblctl.cluster-by": "zorder(a, b)"}
+    )
+    table = lake.open("t")
+    assert table.cluster_by == ("zorder(a, b)",)
+    assert table.info().total_block_count == 0
+    assert table.check(deep=True).ok
+    assert table.recluster(final=True).commits == 0
+    for _ in range(2):
+        append(made, a=list(range(50)), b=list(range(50)))
+    assert table.recluster(final=True, policy="full").commits == 1
+    assert [len(values) > 9 for values in boundaries(made)["boundaries"]] == [True, True]
+
+
 def test_small_files_are_stitched_along_a_curve_that_the_table_then_keeps(lake: Lake) -> None:
     made = small(lake)
     rows = all_rows(made)
