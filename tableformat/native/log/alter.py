@@ -119,7 +119,8 @@ def _recoded(bounds: ColumnBounds, before: Leaf, after: Leaf) -> ColumnBounds:
 
 
 SAME = "same"
-"""In the place of a cluster key: the present curve or tree, made anew."""
+"""In the place of a cluster key: the present curve, with new boundaries. For a tree it would read whatever file the
+table names."""
 
 MakeLayout = Callable[[Snapshot, Key], tuple[tuple[Term, ...], tuple[tuple[str, Any], ...]]]
 """Makes the terms and parameters of a curve or a tree from the rows of a snapshot."""
@@ -134,10 +135,10 @@ def set_key(head: Snapshot, terms: str | Sequence[str], make_layout: MakeLayout)
     id.
 
     Raises:
-        InvalidKeyError: the key is not valid; or `SAME`, but the present key is neither a curve nor a tree.
+        InvalidKeyError: the key is not valid; or `SAME`, but the present key is no curve.
     """
     renews = _is_same(head, terms)
-    key = _present_layout(head) if renews else parse_key(terms, head.schema)
+    key = _present_curve(head) if renews else parse_key(terms, head.schema)
     if not key.terms and not key.tree:
         msg = "a cluster key needs at least one term; `--drop-cluster-by` removes the key"
         raise InvalidKeyError(msg)
@@ -151,10 +152,10 @@ def set_key(head: Snapshot, terms: str | Sequence[str], make_layout: MakeLayout)
 
 
 def _is_same(head: Snapshot, terms: str | Sequence[str]) -> bool:
-    """Return whether `terms` are `SAME`. A column of that name is meant if the key is no layout."""
+    """Return whether `terms` are `SAME`. A column of that name is meant if the key is no curve."""
     text = terms if isinstance(terms, str) else terms[0] if len(terms) == 1 else ""
-    is_layout = head.sort is not None and head.sort.is_layout
-    return text.strip().lower() == SAME and (is_layout or text.strip() not in head.schema.names)
+    is_curve = head.sort is not None and head.sort.is_curve
+    return text.strip().lower() == SAME and (is_curve or text.strip() not in head.schema.names)
 
 
 def _is_it(sort: Sort, key: Key, made: Sort | None) -> bool:
@@ -164,12 +165,14 @@ def _is_it(sort: Sort, key: Key, made: Sort | None) -> bool:
     return bool(key.tree) and (sort.terms, sort.parameters) == (made.terms, made.parameters)
 
 
-def _present_layout(head: Snapshot) -> Key:
-    if head.sort is None or not head.sort.is_layout:
+def _present_curve(head: Snapshot) -> Key:
+    if head.sort is None or not head.sort.is_curve:
         present = f"is {key_text(head)}" if head.sort else "is not set"
-        msg = f"`{SAME}` makes a zorder, hilbert or qdtree key anew, but the cluster key {present}"
+        msg = f"`{SAME}` makes new boundaries for a zorder or hilbert key, but the cluster key {present}"
+        if head.sort and head.sort.is_layout:
+            msg += "; type it again to grow a new tree from its file"
         raise InvalidKeyError(msg)
-    return parse_key(key_terms(head), head.schema)
+    return Key(kind=head.sort.kind, terms=head.sort.terms)
 
 
 def _is_valid(head: Snapshot, sort: Sort) -> bool:
