@@ -203,8 +203,8 @@ class Table(ClusteredTable):
         """Cluster by other terms from now on. Nothing is rewritten; blocks in another order count as unclustered.
 
         Args:
-            terms: as for `tblctl.create`; or "same", which makes a zorder, hilbert or qdtree key anew from the rows of
-                now.
+            terms: as for `tblctl.create`; or "same", which makes new boundaries for a zorder or hilbert key from the
+                rows of now.
 
         Raises:
             InvalidKeyError: the terms are not valid; or there are no rows to make a curve or a tree from.

@@ -100,8 +100,8 @@ def settings_help() -> str:
 @click.option(
     "--cluster-by",
     metavar="TERMS",
-    help="Set the cluster key, see `tblctl create --help`; `same` makes a zorder, hilbert or qdtree key anew from "
-    "the rows of now.",
+    help="Set the cluster key, see `tblctl create --help`; `same` makes new boundaries for a zorder or hilbert key "
+    "from the rows of now.",
 )
 @click.option("--drop-cluster-by", is_flag=True, help="Remove the cluster key.")
 @click.option("--add-column", metavar="NAME:TYPE", help="Add a column. Existing rows have NULL in it.")
@@ -155,7 +155,7 @@ def change_table(
         case "cluster_by":
             outcome, key = table.set_cluster_key(*arguments), words[0]
             if key.strip().lower() == "same" and table.cluster_by != ("same",):
-                key = f"{', '.join(table.cluster_by)}, made anew"
+                key = f"{', '.join(table.cluster_by)}, with new boundaries"
             return outcome, f"cluster key is now {key}"
         case "drop_cluster_by":
             return table.drop_cluster_key(), "cluster key dropped"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -183,6 +184,10 @@ def require_figures(group: Group, blocks: Sequence[Block]) -> None:
     refuse_other_figures(group, figures, {block.partition for block in blocks})
 
 
+_SPEC = re.compile(r" ?\(spec \d+\)$")
+"""What the names of partitions of an Iceberg table end with once it has several specs, not before."""
+
+
 def refuse_other_figures(group: Group, figures: Mapping[str, int], partitions: Collection[str]) -> None:
     """Do `require_figures` by the sums over the group's blocks, and the partitions that these are in."""
     places = sorted(partitions)
@@ -195,7 +200,10 @@ def refuse_other_figures(group: Group, figures: Mapping[str, int], partitions: C
     said = {name: getattr(group, name) for name in figures}
     expected: dict[str, Any] = dict(figures)
     if places:
-        said["partition"], expected["partition"] = group.partition or "", places[0]
+        said["partition"], expected["partition"] = (
+            _SPEC.sub("", group.partition or ""),
+            _SPEC.sub("", places[0]),
+        )
     for name, value in said.items():
         if value != expected[name]:
             msg = (

@@ -56,7 +56,7 @@ def named_key(
         return NamedKey(key=_key_of_table(location, metadata, schema, current))
     if not "".join(given).strip():
         raise InvalidKeyError("cluster_by names no term, expected columns such as 'a, b'")
-    if not means_same(given, schema.names, is_layout=_has_curve(metadata, current)):
+    if not means_same(given, schema.names, is_curve=_has_curve(metadata, current)):
         return NamedKey(key=key_of(given, schema))
     key = _key_of_table(location, metadata, schema, current)
     if key is None or not key.is_curve:

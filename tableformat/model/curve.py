@@ -158,10 +158,10 @@ def curve_text(kind: str, names: Sequence[str]) -> str:
     return f"{kind}({', '.join(names)})"
 
 
-def means_same(text: str | Sequence[str], names: Sequence[str], *, is_layout: bool) -> bool:
-    """Return whether the text of a cluster key is `SAME`. A column of that name is meant if the key is no layout."""
+def means_same(text: str | Sequence[str], names: Sequence[str], *, is_curve: bool) -> bool:
+    """Return whether the text of a cluster key is `SAME`. A column of that name is meant if the key is no curve."""
     given = text if isinstance(text, str) else text[0] if len(text) == 1 else ""
-    return given.strip().lower() == SAME and (is_layout or given.strip() not in names)
+    return given.strip().lower() == SAME and (is_curve or given.strip() not in names)
 
 
 def _ascends(values: pa.Array) -> bool:

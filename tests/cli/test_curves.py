@@ -71,7 +71,7 @@ def test_info_says_that_rows_lie_beyond_the_boundaries_and_what_to_do(events: Pa
     assert "rows beyond the boundaries of the curve: 50% in ts" in " ".join(done("info", events).split())
     assert "--cluster-by same" in done("info", events)
     said = done("alter", events, "--cluster-by", "same")
-    assert f"cluster key is now {KEY}, made anew" in said
+    assert f"cluster key is now {KEY}, with new boundaries" in said
     assert "beyond" not in done("info", events)
 
 

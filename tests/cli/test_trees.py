@@ -58,7 +58,9 @@ def test_the_key_is_altered_to_a_tree_and_printed_as_typed(tmp_path: Path, rows:
     assert "qdtree(file:" in done("info", location)
     newest, *_ = json.loads(done("history", location, "--json"))
     assert newest["cluster_by"] == newest["detail"]["cluster_by"] == [key]
-    assert f"{key}, made anew" in done("alter", location, "--cluster-by", "same")
+    result = run("alter", location, "--cluster-by", "same")
+    assert result.exit_code == 2
+    assert "type it again" in " ".join(result.stderr.split())
 
 
 def test_a_wrong_file_is_refused(tmp_path: Path, rows: Path, key: str) -> None:

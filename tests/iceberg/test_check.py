@@ -281,7 +281,7 @@ def test_the_command_reads_files_and_ends_with_1_for_damage(lake: Lake, table: T
     found = CliRunner().invoke(application, words)
     assert found.exit_code == 1
     assert f"problem: {path} is missing" in found.output
-    assert "1 problem: 2 blocks, 20 rows" in found.output
+    assert "1 problem: 2 blocks of 2 snapshots, 20 rows in the newest" in found.output
 
 
 def test_text_that_ends_in_the_last_code_points_is_no_damage(lake: Lake) -> None:

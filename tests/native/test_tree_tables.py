@@ -163,15 +163,24 @@ def test_the_same_text_reads_the_file_again_and_keeps_the_sort_if_the_tree_is_th
     table.set_cluster_key(key)
     first = head(table).sort
     table.set_cluster_key(key)
-    table.set_cluster_key("same")
     assert head(table).sort == first
     filed(tmp_path, "n = 3")
-    table.set_cluster_key("same")
+    table.set_cluster_key(key)
     second = head(table).sort
     assert second.id == first.id + 1
     assert [column_id for column_id, _ in tree_of(second.parameters).columns] == [3]
     assert first.id not in head(table).sorts, "a tree that ended leaves the snapshot"
-    assert head(table).last_sort_id == second.id - 1 or head(table).next_sort_id == second.id + 1
+    assert head(table).next_sort_id == second.id + 1
+
+
+def test_same_is_refused_for_a_tree_since_the_table_would_choose_the_file(
+    memory_url: str, tmp_path: Path
+) -> None:
+    table = make(memory_url, filed(tmp_path), appends=1)
+    before = table.snapshot
+    with pytest.raises(InvalidKeyError, match="type it again to grow a new tree"):
+        table.set_cluster_key("same")
+    assert table.snapshot == before
 
 
 def test_what_if_measures_a_tree_that_the_table_does_not_have(memory_url: str, tmp_path: Path) -> None:

@@ -132,11 +132,11 @@ def set_key(head: Snapshot, terms: str | Sequence[str], make_layout: MakeLayout)
     id.
 
     Raises:
-        InvalidKeyError: the key is not valid; or `SAME`, but the present key is neither a curve nor a tree.
+        InvalidKeyError: the key is not valid; or `SAME`, but the present key is no curve.
     """
-    is_layout = head.sort is not None and head.sort.is_layout
-    renews = means_same(terms, head.schema.names, is_layout=is_layout)
-    key = _present_layout(head) if renews else parse_key(terms, head.schema)
+    is_curve = head.sort is not None and head.sort.is_curve
+    renews = means_same(terms, head.schema.names, is_curve=is_curve)
+    key = _present_curve(head) if renews else parse_key(terms, head.schema)
     if not key.terms and not key.tree:
         msg = "a cluster key needs at least one term; `--drop-cluster-by` removes the key"
         raise InvalidKeyError(msg)
@@ -156,12 +156,14 @@ def _is_it(sort: Sort, key: Key, made: Sort | None) -> bool:
     return bool(key.tree) and (sort.terms, sort.parameters) == (made.terms, made.parameters)
 
 
-def _present_layout(head: Snapshot) -> Key:
-    if head.sort is None or not head.sort.is_layout:
+def _present_curve(head: Snapshot) -> Key:
+    if head.sort is None or not head.sort.is_curve:
         present = f"is {key_text(head)}" if head.sort else "is not set"
-        msg = f"`{SAME}` makes a zorder, hilbert or qdtree key anew, but the cluster key {present}"
+        msg = f"`{SAME}` makes new boundaries for a zorder or hilbert key, but the cluster key {present}"
+        if head.sort and head.sort.is_layout:
+            msg += "; type it again to grow a new tree from its file"
         raise InvalidKeyError(msg)
-    return parse_key(key_terms(head), head.schema)
+    return Key(kind=head.sort.kind, terms=head.sort.terms)
 
 
 def _is_valid(head: Snapshot, sort: Sort) -> bool:
