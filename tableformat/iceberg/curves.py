@@ -81,7 +81,11 @@ class Curves:
             return found
         if key not in self._made and not needs_rows and not int(version.files.row_count.sum()):
             kinds = [statistic_type(leaf.type) for leaf in _leaves(key, version.schema)]
-            nothing = Ranges(bits=BITS[len(kinds)], boundaries=tuple(pa.array([], kind) for kind in kinds))
+            nothing = Ranges(
+                bits=BITS[len(kinds)],
+                boundaries=tuple(pa.array([], kind) for kind in kinds),
+                places=((),) * len(kinds),
+            )
             return sort_by(key.terms, key.kind, nothing.to_parameters())
         if key not in self._made:
             ranges = _ranges_of_version(version, self._storages(version), key)

@@ -35,7 +35,8 @@ _X = (None, -0.0, 0.0, 0.0, -0.0, 1.5, -2.5, 7.25, math.nan, math.inf)
 _S = (None, "", "a", "b", "é", "a" * 40)
 _KEYS = ("k", "x", "k, x", "s desc", "id", "bucket(4, id)", "truncate(1, s), k")
 CONDITIONS = "memory://simulation/conditions/cuts.sql"
-LAYOUTS = ("hilbert(k, x)", "zorder(s, k, id)", f"qdtree(file:{CONDITIONS}, min_rows=1)", "same")
+CURVES = ("hilbert(k, x)", "zorder(s, k, id)", "same")
+LAYOUTS = (*CURVES[:2], f"qdtree(file:{CONDITIONS}, min_rows=1)", *CURVES[2:])
 
 
 class Draws:
