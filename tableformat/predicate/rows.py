@@ -82,7 +82,7 @@ def _test(test: Test, column: Any) -> Any:
             return pc.if_else(pc.is_valid(values), pc.is_in(values, value_set=_listed(test)), _NULL)
         case Operator.PREFIX:
             assert test.value is not None
-            if pat.is_fixed_size_binary(test.leaf.type):
+            if pat.is_fixed_size_binary(statistic_type(test.leaf.type)):
                 values = values.cast(pa.binary())
             return pc.starts_with(values, pattern=test.value.as_py())
         case Operator.PATTERN:
