@@ -150,6 +150,15 @@ def test_each_row_is_in_the_one_leaf_whose_tests_hold(case: tuple[pa.Table, Sort
     assert keys.column("0").to_pylist() == expected
 
 
+def test_a_dictionary_of_bytes_of_one_length_is_cut_by_a_prefix() -> None:
+    kind = pa.dictionary(pa.int8(), pa.binary(2))
+    schema = Schema.create(pa.schema([("a", kind)]))
+    cut = Cut(column_id=1, operator=trees.PREFIX, values=pa.array([b"a"]))
+    rows = pa.table({"a": pa.array([b"ab", b"ba", None], pa.binary(2))})
+    keys = key_table(rows, sort_of([cut], (0, LEAF, LEAF), {1: pa.binary(2)}), schema)
+    assert keys.column("0").to_pylist() == [0, 1, 1]
+
+
 @given(tree_rows(), st.data())
 def test_bounds_from_statistics_contain_all_leaves(case: tuple[pa.Table, Sort, Schema], data: Any) -> None:
     rows, sort, schema = case
