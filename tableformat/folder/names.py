@@ -19,6 +19,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 """What Hive and Spark write for a null."""
 
 _MAGIC = re.compile(r"[*?\[]")
+_WEB = re.compile(r"\bhttps?://", re.IGNORECASE)
 _FOREIGN = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 """What a folder is that has a folder of this name."""
 _ICEBERG_METADATA = re.compile(r"(?:.*/)?metadata/[^/]+\.metadata\.json(?:\.gz)?")
@@ -33,9 +34,12 @@ PROBES = ("_delta_log/", ".hoodie/", "metadata/")
 def split_glob(location: str) -> tuple[str, str | None]:
     """Return the folder that a location names, and the pattern of names below it; None if the location has none.
 
-    `s3://lake/in/2024*/*.parquet` is `s3://lake/in` and `2024*/*.parquet`.
+    `s3://lake/in/2024*/*.parquet` is `s3://lake/in` and `2024*/*.parquet`. In the host of a URL, and before it, no
+    character stands for others: a password may be there. In a URL of the web `?` begins a query, which may have one.
     """
-    found = _MAGIC.search(location)
+    host = location.rfind("://")
+    path = location.find("/", max(host + len("://"), location.rfind("@"))) if host >= 0 else 0
+    found = None if path < 0 or _WEB.search(location) else _MAGIC.search(location, path)
     if found is None:
         return location, None
     at = location.rfind("/", 0, found.start()) + 1

@@ -16,6 +16,11 @@ from tblctl.tableformat.folder.names import Chosen, are_integers, partition_of, 
         ("/a/b[12]/c.parquet", ("/a/", "b[12]/c.parquet")),
         ("*.parquet", (".", "*.parquet")),
         ("/*/x", ("/", "*/x")),
+        ("s3://user:a*b@bucket/in", ("s3://user:a*b@bucket/in", None)),
+        ("s3://user:a/b?c@bucket/in/*.pq", ("s3://user:a/b?c@bucket/in/", "*.pq")),
+        ("https://host/in/a.parquet?token=x", ("https://host/in/a.parquet?token=x", None)),
+        ("simplecache::HTTPS://host/in?token=[x", ("simplecache::HTTPS://host/in?token=[x", None)),
+        ("s3://bucket", ("s3://bucket", None)),
     ],
 )
 def test_a_location_is_cut_before_the_first_folder_with_a_wildcard(location, expected):
