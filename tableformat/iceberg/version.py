@@ -313,9 +313,7 @@ class IcebergVersion:
     def sort_by(self, terms: str) -> Sort:
         """Return the sort by some terms; its id follows from it. Refused where a cluster key was given, too."""
         if self._cluster_by is not None:
-            msg = (
-                f"cluster_by and sort columns ({terms:.200}) exclude each other: rows can have one order only"
-            )
+            msg = f"cluster_by and sort columns ({terms:.200}) exclude each other: rows have one order only"
             raise InvalidOptionError(msg)
         return self._sort_of(key_of(terms, self.schema))
 

@@ -54,6 +54,7 @@ COVERED = {
     "cli/commands/change.py": "input-arrow",
     "cli/commands/recluster.py": "plan",
     "tableformat/iceberg/avro/container.py": "avro",
+    "tableformat/iceberg/curves.py": "curve-property",
     "tableformat/folder/footers.py": "folder-footer",
     "tableformat/folder/kept.py": "kept-footers",
     "tableformat/iceberg/own_files.py": "footer-keys",

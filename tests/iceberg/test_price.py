@@ -65,6 +65,8 @@ def test_plan_outcome_and_summary_have_the_price_and_the_next_plan_is_corrected(
 
 
 def test_what_keeping_a_depth_costs_a_day_is_estimated_from_the_snapshots(lake: Lake, table: Table) -> None:
+    with table.transaction() as change:
+        change.set_properties({"tblctl.cluster-by": "id"})
     found = run(lake, "estimate", "iceberg://lake/db.t", "--policy", "full", "--price-per-gib", "1")
     assert (found["appends"], found["measured_runs"]) == (2, 0)
     assert found["rewritten_bytes_per_day"] > 0
