@@ -1,0 +1,1 @@
+"""The queries that a table was asked lately, as values."""

@@ -1,0 +1,43 @@
+"""One query of a table, and the queries of a time. Pure values, as logs keep them and policies read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A query as it was seen, whoever ran it.
+
+    Attributes:
+        time: when it ran, in seconds since 1970.
+        where: its condition as SQL; empty for one that reads all rows.
+        columns: the names of the columns that it reads, those of the condition included; empty if unknown: all.
+        weight: queries that it stands for: 10 for one that a sample of a tenth kept.
+        blocks_read: blocks that it read; None if unknown, as each figure below.
+        blocks_total: blocks of the snapshot that it read.
+        bytes_read: bytes of the chunks that it read.
+        rows_read: rows of the blocks that it read.
+        rows_matched: rows that satisfied the condition.
+        snapshot: the public id of the snapshot that it read; empty if unknown.
+        source: who saw it: `scan` of tblctl, or the kind of log that it was imported from.
+    """
+
+    time: float
+    where: str
+    columns: tuple[str, ...] = ()
+    weight: float = 1.0
+    blocks_read: int | None = None
+    blocks_total: int | None = None
+    bytes_read: int | None = None
+    rows_read: int | None = None
+    rows_matched: int | None = None
+    snapshot: str = ""
+    source: str = "scan"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Queries of one table, the oldest first."""
+
+    queries: tuple[Query, ...]
