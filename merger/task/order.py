@@ -93,9 +93,11 @@ def order_rows(
 def _at_once(order: np.ndarray, rows: Sequence[int]) -> int:
     """Return the most inputs that have rows both at or before and at or after a place; `rows` has each input's rows."""
     stops = np.cumsum(rows)
-    first, last = np.zeros((2, len(order)), dtype=bool)
-    first[stops - rows] = last[stops - 1] = True
-    begun, ended = np.flatnonzero(first[order]), np.flatnonzero(last[order])
+    marks = np.zeros(len(order), dtype=np.uint8)  # 1: an input's first row, 2: its last
+    marks[stops - rows] = 1
+    marks[stops - 1] |= 2
+    found = marks[order]
+    begun, ended = np.flatnonzero(found & 1), np.flatnonzero(found & 2)
     return int((np.arange(1, len(begun) + 1) - np.searchsorted(ended, begun)).max())
 
 

@@ -61,9 +61,16 @@ def is_sorted(keys: pa.Table, sort: Sort) -> bool:
         return True
     if keys.num_rows > 2 * _FIRST_LOOK and not is_sorted(keys.slice(0, _FIRST_LOOK), sort):
         return False
-    undecided = np.ones(keys.num_rows - 1, dtype=bool)
-    for order, column in zip(key_maker(sort).orders, keys.columns, strict=True):
-        before, after = _compare_neighbours(_ordered(column), order)
+    undecided: np.ndarray | None = None  # all
+    orders = key_maker(sort).orders
+    for number, (order, column) in enumerate(zip(orders, keys.columns, strict=True), 1):
+        whole = _ordered(column).combine_chunks()
+        left, right = whole.slice(0, len(whole) - 1), whole.slice(1)
+        if undecided is None and number == len(orders) and not whole.null_count:
+            wrong = pc.less(left, right) if order.descending else pc.less(right, left)
+            return not pc.any(wrong).as_py()  # the usual key has one column: one comparison tells
+        before, after = _compare(left, right, order)
+        undecided = np.ones(len(after), dtype=bool) if undecided is None else undecided
         if bool(np.any(undecided & after)):
             return False
         undecided &= ~before
@@ -166,12 +173,6 @@ def _compare_keys(left: pa.Table, right: pa.Table, sort: Sort) -> tuple[np.ndarr
         before |= undecided & less
         after |= undecided & greater
     return before, after
-
-
-def _compare_neighbours(column: pa.ChunkedArray, order: KeyOrder) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each row but the last whether it comes before, and whether it comes after, the next one."""
-    whole = column.combine_chunks()
-    return _compare(whole.slice(0, len(whole) - 1), whole.slice(1), order)
 
 
 def _compare(left: pa.Array, right: pa.Array, order: KeyOrder) -> tuple[np.ndarray, np.ndarray]:

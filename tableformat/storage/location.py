@@ -97,8 +97,8 @@ def shown_url(url: str) -> str:
     for userinfo in _userinfos(url):
         url = url.replace(f"://{userinfo}@", "://")
     chain, colons, last = without_credentials(url).rpartition("::")
-    if colons and "://" not in last:  # mistyped: `simplecache::s3;//user:password@host/x?token=..`
-        last = _MISTYPED.sub("", last)
+    if (colons or last.startswith("//")) and "://" not in last:
+        last = _MISTYPED.sub("", last)  # `simplecache::s3;//user:password@host/x?token=..`, `//user:password@host/x`
     return chain + colons + last
 
 
