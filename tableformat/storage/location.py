@@ -98,7 +98,9 @@ def shown_url(url: str) -> str:
         url = url.replace(f"://{userinfo}@", "://")
     chain, colons, last = without_credentials(url).rpartition("::")
     if (colons or last.startswith("//")) and "://" not in last:
-        last = _MISTYPED.sub("", last)  # `simplecache::s3;//user:password@host/x?token=..`, `//user:password@host/x`
+        last = _MISTYPED.sub(
+            "", last
+        )  # `simplecache::s3;//user:password@host/x?token=..`, `//user:password@host/x`
     return chain + colons + last
 
 
