@@ -9,7 +9,8 @@ import click
 
 import tblctl
 from tblctl.cli.arguments import params
-from tblctl.cli.command import FAILED, command
+from tblctl.cli.command import command
+from tblctl.cli.failures import FAILED
 from tblctl.cli.show import page, render
 from tblctl.cli.show.outcomes import OUTCOME_JSON, print_outcome
 from tblctl.cli.show.progress import progress

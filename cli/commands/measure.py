@@ -10,10 +10,12 @@ import click
 
 import tblctl
 from tblctl.cli.arguments import params, pictures
-from tblctl.cli.command import FAILED, command
+from tblctl.cli.command import command
+from tblctl.cli.failures import FAILED
 from tblctl.cli.show import page, render, timeline
 from tblctl.cli.show.figures import INFO_JSON, average_depth, put_comparison, put_info
 from tblctl.cli.show.folder import show_folder
+from tblctl.cli.show.progress import progress
 
 WORST = click.option(
     "--worst",
@@ -52,7 +54,7 @@ WORST = click.option(
     if the writer of an Iceberg table did not say),
     info (the object above without last_runs and options; null without a cluster key)""",
 )
-@click.argument("locations", metavar="[LOC]...", nargs=-1)
+@click.argument("locations", metavar="[LOC]...", nargs=-1, shell_complete=params.complete_folders)
 @params.WHERE_BLOCKS
 @click.option(
     "--columns",
@@ -108,7 +110,8 @@ def info(
                 params.refuse("--history is for tables: plain files have no versions")
             show_folder(table, columns, where, worst=worst, picture=picture, compare=compare, as_json=as_json)
             return
-        found = table.info(columns=columns, where=where, worst=worst)
+        with progress("measuring"):
+            found = table.info(columns=columns, where=where, worst=worst)
         compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
         pictures.draw(table, picture, compare, columns=columns, where=where)
         by_key = columns is None and where is None
@@ -129,7 +132,8 @@ def info(
             f"{len(locations):,} files"
         )
     more = [] if below is None else find_tables(below, namespace, opening)
-    survey = tblctl.survey([*locations, *more], columns=columns, where=where, worst=worst, **opening)
+    with progress("measuring"):
+        survey = tblctl.survey([*locations, *more], columns=columns, where=where, worst=worst, **opening)
     show_survey(survey, as_json=as_json)
     if any(item.error is not None for item in survey):
         click.get_current_context().exit(FAILED)

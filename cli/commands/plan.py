@@ -15,6 +15,7 @@ from tblctl.cli.show import plans, render
 from tblctl.cli.show.output import cannot_write
 from tblctl.cli.show.pending import PENDING_JSON, print_cancelled, print_pending, print_scheduled
 from tblctl.cli.show.plans import PLAN_JSON
+from tblctl.cli.show.progress import progress
 from tblctl.local_file import whole_file
 
 
@@ -99,15 +100,15 @@ def plan(
         print_cancelled(table.cancel_plan(cancel, plans_at=plans_at), as_json=as_json)
         return
     if keep:
-        kept = scheduled(
-            table, limits, final=final, policy=policy, where=where, expires=expires or "7d", plans_at=plans_at
-        )
+        until = {"expires": expires or "7d", "plans_at": plans_at}
+        with progress("planning"):
+            kept = scheduled(table, limits, final=final, policy=policy, where=where, **until)
         advice = params.refine_advice(location, opening)
         print_scheduled(kept, words=here(plans_at=plans_at), final=final, advice=advice, as_json=as_json)
         return
-    made = planned(
-        table, limits, final=final, policy=policy, where=where, **params.keyed_by(table, cluster_by)
-    )
+    keyed = params.keyed_by(table, cluster_by)
+    with progress("planning"):
+        made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
     if output is not None:
         write_plan(made, output)
     plans.print_plan(made, final=final, advice=params.refine_advice(location, opening), as_json=as_json)

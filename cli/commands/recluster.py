@@ -13,9 +13,10 @@ import tblctl
 from tblctl import errors
 from tblctl.cli.arguments import params, policy_flags
 from tblctl.cli.arguments.engines import EngineChoice, engine_options
-from tblctl.cli.command import Terminated, command, say, with_notes
+from tblctl.cli.command import command, say, with_notes
 from tblctl.cli.commands.measure import find_tables
 from tblctl.cli.commands.plan import planned
+from tblctl.cli.failures import Terminated
 from tblctl.cli.show import plans, render
 from tblctl.cli.show.outcomes import RECLUSTER_JSON, print_missing, print_recluster, watched_line
 from tblctl.cli.show.plans import PLAN_JSON
@@ -44,8 +45,9 @@ OLDEST = "oldest"
     with --list-policies an {POLICIES_JSON.strip()}
     with --watch an object a line for each round: time, location, status (reclustered, idle, conflict, failed, error,
             budget), outcome (the first object above, or null), error, bytes_today""",
+    writes=True,
 )
-@click.argument("locations", metavar="LOC...", nargs=-1)
+@click.argument("locations", metavar="LOC...", nargs=-1, shell_complete=params.complete_folders)
 @click.option(
     "--final",
     is_flag=True,
@@ -144,13 +146,14 @@ def recluster(
         return
     keyed = params.keyed_by(table, cluster_by)
     if dry_run:
-        made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
+        with progress("planning"):
+            made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
         plans.print_plan(made, final=final, advice=params.refine_advice(location, opening), as_json=as_json)
         return
     if pending is not None:
         print_recluster(carry_out(table, pending, plans_at, engine), as_json=as_json)
         return
-    with progress("reclustering") as report, naming(plan_file):
+    with progress("reclustering", first="planning") as report, naming(plan_file):
         outcome = table.recluster(plan, final=final, progress=report, **selection, **keyed, **engine)
     print_recluster(outcome, as_json=as_json)
 

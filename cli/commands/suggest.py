@@ -15,6 +15,7 @@ from tblctl.cli.arguments import params
 from tblctl.cli.command import command
 from tblctl.cli.show import page, render
 from tblctl.cli.show.folder import gain_to_json, put_gain
+from tblctl.cli.show.progress import progress
 
 EXPLAINED = 3
 PREDICATE_WIDTH = 60
@@ -65,7 +66,8 @@ def suggest(
     table = tblctl.open(location, **opening)
     text = None if predicates is None else read_file(predicates)
     try:
-        found = table.suggest(text)
+        with progress("measuring"):
+            found = table.suggest(text)
     except tblctl.errors.InvalidPredicateError as error:
         message = f"{predicates}: {error}"
         raise tblctl.errors.InvalidPredicateError(message, **error.details) from error

@@ -140,10 +140,11 @@ NAMES = {
         recluster_policy row_group_rows sort_scope
     """,
     "$ tblctl": """
-        --debug --version alter append check create delete depth drop estimate files gc history info overwrite plan
-        recluster
-        rollback scan sql suggest tag update
+        --debug --version alter append check completion create delete depth drop estimate files gc history info
+        overwrite plan recluster rollback scan sql suggest tag update version
     """,
+    "$ tblctl version": "--debug --json",
+    "$ tblctl completion": "--debug SHELL",
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
     "$ tblctl append": "--debug --json --memory --recluster --storage-option FILE... LOC",
     "$ tblctl scan": """
@@ -210,6 +211,7 @@ NAMES = {
         --refine --storage-option --target-depth LOC
     """,
 }
+SHARED_FLAGS = {"--color", "--log-level", "--quiet", "--verbose", "-q", "-v"}
 SIGNATURES = {
     "tblctl": [
         "create(location, schema, *, cluster_by=(), sample=None, options=None, storage_options=None)",
@@ -451,10 +453,10 @@ def attributes(kind: type) -> Iterable[str]:
 
 
 def flags(command: click.Command) -> Iterable[str]:
-    """Yield the flags of a command, and its arguments in capitals."""
+    """Yield the flags of a command but those that all have, and its arguments in capitals."""
     for item in command.get_params(click.Context(command)):
         if isinstance(item, click.Option):
-            yield from {*item.opts, *item.secondary_opts} - {"--help"}
+            yield from {*item.opts, *item.secondary_opts} - {"--help", *SHARED_FLAGS}
         else:
             yield item.human_readable_name
 
@@ -475,6 +477,12 @@ FOUND_SIGNATURES = {
     "tblctl": {signature(name, getattr(tblctl, name)) for name in FUNCTIONS},
     **{name: set(methods(found)) for name, found in CLASSES.items()},
 }
+
+
+@pytest.mark.parametrize("command", [application, *COMMANDS], ids=lambda command: command.name)
+def test_every_command_has_the_shared_flags(command: click.Command) -> None:
+    params = command.get_params(click.Context(command))
+    assert {flag for item in params for flag in item.opts} >= SHARED_FLAGS
 
 
 @pytest.mark.parametrize("owner", NAMES)
