@@ -23,7 +23,7 @@ from tblctl import errors
 from tblctl.cli import log
 from tblctl.cli.arguments import common
 from tblctl.cli.failures import DONE, NO_READER, Failure, Terminated, failure_of
-from tblctl.cli.show.flags import in_flags
+from tblctl.cli.show.flags import in_flags, located
 from tblctl.cli.show.render import printable
 
 
@@ -65,6 +65,7 @@ class Command(click.Command):
             error.message = in_flags(error.message)
             raise
         except errors.InvalidKeyError as error:
+            error.message = located(error.message)
             if option := error.details.get("option"):
                 error.message = error.message.replace(option, f"--{option.replace('_', '-')}", 1)
             raise

@@ -89,6 +89,11 @@ class ClusteringFigures:
         return 2 * self.unclustered_block_count > self.total_block_count
 
     @property
+    def unclustered_share(self) -> float:
+        """The share of the blocks that are unclustered, to four decimals; 0 without blocks."""
+        return round(self.unclustered_block_count / max(self.total_block_count, 1), 4)
+
+    @property
     def depth_buckets(self) -> tuple[tuple[int, int, int], ...]:
         """The buckets of the histogram as (least depth, largest depth, blocks)."""
         buckets = ((int(label), count) for label, count in self.block_depth_histogram)
@@ -102,6 +107,7 @@ class ClusteringFigures:
             "total_block_count": self.total_block_count,
             "constant_block_count": self.constant_block_count,
             "unclustered_block_count": self.unclustered_block_count,
+            "unclustered_share": self.unclustered_share,
             "unknown_block_count": self.unknown_block_count,
             "average_overlaps": self.average_overlaps,
             "average_depth": self.average_depth,

@@ -14,6 +14,7 @@ from tblctl.cli.command import command
 from tblctl.cli.failures import FAILED
 from tblctl.cli.show import page, render, timeline
 from tblctl.cli.show.figures import INFO_JSON, average_depth, put_comparison, put_info
+from tblctl.cli.show.flags import located
 from tblctl.cli.show.folder import show_folder
 from tblctl.cli.show.progress import progress
 
@@ -178,14 +179,14 @@ def show_one(
             shown["history"] = [point.to_dict() for point in points]
         render.print_json(shown)
         return
-    put_info(found, advice)
+    put_info(found, advice, is_iceberg=isinstance(table, tblctl.IcebergTable))
     if problem:
         page.put((f"(delete files cannot be counted: {render.printable(problem)})", "red"))
     elif deletes and any(deletes.values()):
         counts = [f"{count:,} {kind}" for kind, count in deletes.items() if count]
         page.put((f"(delete files: {', '.join(counts)}; rows count as stored)", page.RULE))
     if idle is not None:
-        page.put((f"(a recluster would leave these: {render.printable(idle.note)})", page.RULE))
+        page.put((f"(a recluster would leave these: {render.printable(located(idle.note))})", page.RULE))
     if compared:
         put_comparison(compared)
     if not isinstance(table, tblctl.IcebergTable):

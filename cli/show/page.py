@@ -65,10 +65,10 @@ def put_table(
     *,
     right: Iterable[int] = (),
     styles: Sequence[str] = (),
-    text: Sequence[int] = (),
+    **fit: Any,
 ) -> None:
-    """Print a table as `render.print_table` does; `styles` colour the bars of its rows."""
-    whole, left_out = render.table(names, rows, width=render.terminal_width(), right=right, text=text)
+    """Print a table as `render.print_table` does, with its `fit`; `styles` colour the bars of its rows."""
+    whole, left_out = render.table(names, rows, width=render.terminal_width(), right=right, **fit)
     header, rule, *lines = whole.splitlines()
     put((header, HEADING))
     put((rule, RULE))

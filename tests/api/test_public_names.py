@@ -82,11 +82,11 @@ NAMES = {
     "ClusteringInfo": """
         average_depth average_overlaps block_depth_histogram boxes bytes cluster_by_keys constant_block_count depth
         depth_buckets inexact_block_count is_mostly_unclustered levels outside rows total_block_count
-        unclustered_block_count unknown_block_count worst
+        unclustered_block_count unclustered_share unknown_block_count worst
     """,
     "ClusteringFigures": """
         average_depth average_overlaps block_depth_histogram bytes constant_block_count depth depth_buckets
-        is_mostly_unclustered rows total_block_count unclustered_block_count unknown_block_count
+        is_mostly_unclustered rows total_block_count unclustered_block_count unclustered_share unknown_block_count
     """,
     "DepthFigures": "max p50 p95 p99",
     "BoxFigures": "columns depth reads selectivity total_block_count unknown_block_count",
@@ -103,7 +103,7 @@ NAMES = {
     """,
     "Candidate": """
         average_blocks_read average_depth average_overlaps blocks_read caveats distinct_bounds inexact_block_count
-        named_by null_share terms unknown_block_count why
+        named_by null_share range_share terms unknown_block_count why
     """,
     "Plan": """
         advice bill groups is_limited note options policy predicted rejected snapshot sorts table_id

@@ -84,8 +84,8 @@ def test_depths_above_16_share_a_bar_that_tells_from_where_to_where(tmp_path: Pa
 def test_info_json_has_the_figures_of_the_table_of_its_levels_and_the_runs(loc: Path) -> None:
     found = as_json("info", loc)
     figures = {
-        "total_block_count", "constant_block_count", "unclustered_block_count", "average_overlaps", "average_depth",
-        "block_depth_histogram", "depth", "rows", "bytes",
+        "total_block_count", "constant_block_count", "unclustered_block_count", "unclustered_share",
+        "average_overlaps", "average_depth", "block_depth_histogram", "depth", "rows", "bytes",
     }  # fmt: skip
     assert {*figures, "cluster_by_keys", "levels", "worst", "last_runs", "options"} == set(found) - {
         "unknown_block_count",
@@ -225,10 +225,10 @@ def test_an_unknown_depth_is_a_question_mark_first_in_the_list_and_null(tmp_path
         ["overlaps", "?"],
         ["depth", "?"],
     ]
-    assert (
-        "(3 blocks not in the order of the key: no depth counts them until a recluster sorts them)" in lines
-    )
     told = as_json("info", url)
+    note = "(3 of 3 blocks are not in the key's order, so no depth counts them: run `tblctl recluster "
+    assert f"{note}{url} --final`)" in lines
+    assert told["unclustered_share"] == 1.0
     assert (told["average_depth"], told["average_overlaps"], told["depth"]["max"]) == (None, None, None)
     assert page.depth_style(told["average_depth"]) == "red"
     rows = done("info", "--all", tmp_path / "lake").splitlines()[2:]
