@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tblctl.metrics.boxes import BoxFigures
+from tblctl.metrics.html import bars_html, fields_html
 from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths
 from tblctl.metrics.worst import DeepRange
 
@@ -138,6 +139,24 @@ class ClusteringInfo(ClusteringFigures):
     inexact_block_count: int = 0
     outside: tuple[tuple[str, float], ...] = ()
     boxes: BoxFigures | None = None
+
+    def _repr_html_(self) -> str:
+        """Return the figures for a notebook."""
+        depths = [
+            (f"{most:,}" if least == most else f"{least:,} to {most:,}", count)
+            for least, most, count in self.depth_buckets
+        ]
+        fields = {
+            "cluster key": ", ".join(self.cluster_by_keys),
+            "rows": self.rows,
+            "blocks": self.total_block_count,
+            "unclustered blocks": self.unclustered_block_count,
+            "bytes": self.bytes,
+            "overlaps on average": self.average_overlaps,
+            "depth on average": self.average_depth,
+            "deepest": self.depth.max,
+        }
+        return fields_html("Clustering", fields) + (bars_html(("depth", "blocks"), depths) if depths else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `info --json` prints."""

@@ -288,8 +288,9 @@ def print_table(
     dropped: Sequence[int] = (),
 ) -> None:
     """Print a table that fits the terminal, and the names of the columns left out; the rest is as for `table`."""
-    fit = {"least": least, "dropped": dropped}
-    lines, left_out = table(names, rows, width=terminal_width(), right=right, text=text, **fit)
+    lines, left_out = table(
+        names, rows, width=terminal_width(), right=right, text=text, least=least, dropped=dropped
+    )
     click.echo(lines)
     if left_out:
         click.echo(left_out_line(left_out))

@@ -249,7 +249,7 @@ SIGNATURES = {
         "gain(columns)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
-        "picture(path, *, columns=None, where=None, compare=None)",
+        "picture(path=None, *, columns=None, where=None, compare=None)",
         "suggest(predicates=None)",
     ],
     "Gain": ["to_dict()"],
@@ -265,7 +265,7 @@ SIGNATURES = {
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "pending_plans(*, plans_at=None)",
-        "picture(path, *, columns=None, where=None, compare=None)",
+        "picture(path=None, *, columns=None, where=None, compare=None)",
         "plan(policy=None, where=None, options=None, *, cluster_by=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
@@ -285,6 +285,7 @@ SIGNATURES = {
         "close(*, wait=True)",
         "check(deep=False, *, progress=None)",
         "compare(before, after, *, columns=None, where=None)",
+        "count(where=None)",
         "delete(where, *, progress=None)",
         "delete_tag(name)",
         "depth_history(limit=20)",
@@ -293,11 +294,12 @@ SIGNATURES = {
         "drop_column(path)",
         "files(limit=None)",
         "gc(keep=10, older_than='24h', *, dry_run=False)",
+        "head(n=10)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
         "pending_plans(*, plans_at=None)",
-        "picture(path, *, columns=None, where=None, compare=None)",
+        "picture(path=None, *, columns=None, where=None, compare=None)",
         "plan(policy=None, where=None, options=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
