@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import click
 
 from tblctl import errors
-from tblctl.cli import log
+from tblctl.cli import config, log
 from tblctl.cli.arguments import common
 from tblctl.cli.failures import DONE, NO_READER, Failure, Terminated, failure_of
 from tblctl.cli.show.flags import in_flags, located
@@ -53,6 +53,8 @@ class Command(click.Command):
         if self.of_tables and ctx.obj is not None:  # the process is the command's alone, see `cli/main.py`
             ctx.obj()
         try:
+            if self.of_tables:
+                config.add_to(ctx.params)
             return super().invoke(ctx)
         except (KeyboardInterrupt, Terminated) as error:
             if self.writes:
@@ -100,6 +102,16 @@ class Application(click.Group):
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.commands)}"
             raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Return the context of the group. Settings of the user are the defaults of options."""
+        profile = config.read_profile(args, os.environ)
+        extra = {"default_map": profile.defaults(tuple(self.commands)), **extra}
+        ctx = super().make_context(info_name, args, parent, **extra)
+        config.remember(ctx, profile)
+        return ctx
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -53,6 +53,7 @@ COMMANDS = (
     keep.gc,
     keep.check,
     about.version,
+    about.config_show,
     about.completion,
 )
 
@@ -70,7 +71,7 @@ application = Application(
     help="""Tables of immutable Parquet blocks, on disk or object storage, kept well clustered for the least work.
 
     LOC is a path or a URL such as s3://bucket/table. Credentials and endpoints come from where fsspec and boto look
-    (environment, ~/.config/fsspec), and from --storage-option.
+    (environment, ~/.config/fsspec), from --storage-option, and from profiles of ~/.config/tblctl.toml.
 
     Exit codes: 0 done, 1 the operation failed, 2 wrong usage, 130 interrupted, 143 terminated (`recluster --watch`
     ends with 0 in both cases), 141 nobody reads the output any more. With --json an error is one line of JSON on

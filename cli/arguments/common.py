@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 import tblctl
 from tblctl.cli import log
@@ -59,8 +60,20 @@ def shared_options() -> list[click.Parameter]:
             callback=_set_color,
             help="auto (default), always or never. auto: on a terminal, unless NO_COLOR is set.",
         ),
+        click.Option(
+            ["--profile"],
+            metavar="NAME",
+            expose_value=False,
+            help="The profile of ~/.config/tblctl.toml; `tblctl config show` shows what it sets.",
+        ),  # it is looked up before the words are parsed, since it gives defaults
         debug_option(),
     ]
+
+
+def is_typed(name: str) -> bool:
+    """Return whether an option of the running command was typed, rather than set by a profile or by default."""
+    ctx = click.get_current_context(silent=True)
+    return ctx is None or ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def is_quiet() -> bool:
@@ -79,6 +92,10 @@ def _log_at(ctx: click.Context, flag: str, level: str | None) -> None:
     if level is None:
         return
     before = ctx.meta.get(_SAID)
+    if flag == "--log-level" and ctx.get_parameter_source("log_level") is not ParameterSource.COMMANDLINE:
+        if before is None:
+            log.log_from(level)  # a wish of the user's settings, which a flag may overrule
+        return
     if before is not None and before != (flag, level):
         _refuse(ctx, f"{before[0]} and {flag} exclude each other")
     ctx.meta[_SAID] = (flag, level)
@@ -132,7 +149,10 @@ def version_option() -> click.Option:
             ctx.exit()
 
     return click.Option(
-        ["--version"],
+        [
+            "--version",
+            "show_version",
+        ],  # (a command is named version: click keeps defaults of both in one map)
         is_flag=True,
         expose_value=False,
         is_eager=True,

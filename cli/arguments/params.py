@@ -244,6 +244,15 @@ PLANS_AT = click.option(
 )
 
 
+METRICS_FILE = click.option(
+    "--metrics-file",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Also write figures of the table to FILE, as text for Prometheus: depth, overlaps, bytes, the unclustered "
+    "share, the last recluster.",
+)
+
+
 def table_words(table: tblctl.Table, **given: str | None) -> str:
     """Return the words that name a table in a command to type next, with the flags that were given, by their names."""
     from tblctl.warehouse import shown

@@ -1,10 +1,11 @@
-"""About the command itself: its versions, and how a shell completes its words."""
+"""About the command itself: its versions, its settings, and how a shell completes its words."""
 
 from __future__ import annotations
 
 import click
 
 import tblctl
+from tblctl.cli import config
 from tblctl.cli.command import command
 from tblctl.cli.show import page, render
 
@@ -58,6 +59,59 @@ def package_version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+@command(
+    "config",
+    example="""
+    tblctl config show
+    tblctl config show --profile prod --json""",
+    json_shape="""
+    object: file, is_there, profile (null: none), profiles [name], settings {name: {value, origin}},
+    storage {scheme: {option: value}}, catalogs {name: {property: value}}; secrets are env:NAME, file:PATH or ***""",
+    of_tables=False,
+)
+@click.argument("action", metavar="show", type=click.Choice(["show"]))
+def config_show(*, action: str, as_json: bool) -> None:
+    """Show the user's settings, without secrets.
+
+    They come from ~/.config/tblctl.toml and from variables TBLCTL_... Profiles set defaults of options, and options of
+    storages and catalogs. Flags go before variables, these before the profile.
+    """
+    del action
+    found = config.current()
+    assert found is not None
+    storage = {scheme: config.blotted(options) for scheme, options in found.storage.items()}
+    catalogs = {name: config.blotted(options) for name, options in found.catalogs.items()}
+    settings = config.blotted(found.settings)
+    if as_json:
+        render.print_json(
+            {
+                "file": str(found.file),
+                "is_there": found.file.exists(),
+                "profile": found.name,
+                "profiles": list(found.names),
+                "settings": {
+                    name: {"value": value, "origin": found.origins[name]} for name, value in settings.items()
+                },
+                "storage": storage,
+                "catalogs": catalogs,
+            }
+        )
+        return
+    page.put_fields(
+        {
+            "file": f"{found.file}{'' if found.file.exists() else ' (missing)'}",
+            "profile": found.name or "(none)",
+            "profiles": ", ".join(found.names) or "(none)",
+            **{name: f"{value} (from {found.origins[name]})" for name, value in settings.items()},
+            **{
+                f"{kind} {name}": render.json_text(options)
+                for kind, parts in (("storage", storage), ("catalog", catalogs))
+                for name, options in parts.items()
+            },
+        }
+    )
 
 
 @command(

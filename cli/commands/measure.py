@@ -12,7 +12,7 @@ import tblctl
 from tblctl.cli.arguments import params, pictures
 from tblctl.cli.command import command
 from tblctl.cli.failures import FAILED
-from tblctl.cli.show import page, render, timeline
+from tblctl.cli.show import page, prometheus, render, timeline
 from tblctl.cli.show.figures import INFO_JSON, average_depth, put_comparison, put_info
 from tblctl.cli.show.flags import located
 from tblctl.cli.show.folder import show_folder
@@ -77,6 +77,7 @@ WORST = click.option(
 )
 @pictures.PICTURE
 @pictures.COMPARE
+@params.METRICS_FILE
 @params.opens_any_format
 def info(
     *,
@@ -89,6 +90,7 @@ def info(
     picture: str | None,
     compare: pictures.Versions | None,
     namespace: str | None,
+    metrics_file: str | None,
     opening: dict[str, Any],
     as_json: bool,
 ) -> None:
@@ -104,40 +106,51 @@ def info(
     changes. They are measured by --columns, from the statistics in their footers; `key=value` folders are columns.
     """
     params.check_namespace(namespace, below)
+    prometheus.check_metrics_file(metrics_file)
     if len(locations) == 1 and below is None:
         table = tblctl.open(locations[0], **opening)
+        drawn: dict[str, Any] = {"picture": picture, "compare": compare}
         if isinstance(table, tblctl.ParquetFolder):
-            if history:
-                params.refuse("--history is for tables: plain files have no versions")
-            show_folder(table, columns, where, worst=worst, picture=picture, compare=compare, as_json=as_json)
+            if history or metrics_file is not None:
+                params.refuse("--history and --metrics-file are for tables: plain files have no versions")
+            show_folder(table, columns, where, worst=worst, as_json=as_json, **drawn)
             return
         with progress("measuring"):
             found = table.info(columns=columns, where=where, worst=worst)
         compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
-        pictures.draw(table, picture, compare, columns=columns, where=where)
+        pictures.draw(table, columns=columns, where=where, **drawn)
         by_key = columns is None and where is None
         advice = params.refine_advice(locations[0], opening)
+        if metrics_file is not None:  # runs cost a request each
+            figures = prometheus.of_info(table.location, found, timeline.last_runs(table))
+            prometheus.write_metrics(metrics_file, [figures])
         show_one(table, found, compared, history=history, by_key=by_key, advice=advice, as_json=as_json)
         if not as_json:
             pictures.say_drawn(picture)
         return
-    if not locations and below is None:
-        params.refuse("name a table (LOC), several of them, or --all DIR")
     if history or picture is not None or compare is not None:
         params.refuse("--history, --picture and --compare are for one table")
-    if len(locations) > 1 and all(
-        Path(location).is_file() for location in locations
-    ):  # a glob without quotes
+    places = several(locations, below, namespace, opening)
+    with progress("measuring"):
+        survey = tblctl.survey(places, columns=columns, where=where, worst=worst, **opening)
+    prometheus.write_metrics(metrics_file, [prometheus.of_survey(item) for item in survey])
+    show_survey(survey, as_json=as_json)
+    if any(item.error is not None for item in survey):
+        click.get_current_context().exit(FAILED)
+
+
+def several(
+    locations: tuple[str, ...], below: str | None, namespace: str | None, opening: dict[str, Any]
+) -> list[str]:
+    """Return the locations of several tables. Refuse files that a glob without quotes stands for."""
+    if not locations and below is None:
+        params.refuse("name a table (LOC), several of them, or --all DIR")
+    if len(locations) > 1 and all(Path(location).is_file() for location in locations):
         params.refuse(
             "files are measured together by their folder, or by a glob in quotes: 'DIR/*.parquet'; these are "
             f"{len(locations):,} files"
         )
-    more = [] if below is None else find_tables(below, namespace, opening)
-    with progress("measuring"):
-        survey = tblctl.survey([*locations, *more], columns=columns, where=where, worst=worst, **opening)
-    show_survey(survey, as_json=as_json)
-    if any(item.error is not None for item in survey):
-        click.get_current_context().exit(FAILED)
+    return [*locations, *([] if below is None else find_tables(below, namespace, opening))]
 
 
 def find_tables(below: str, namespace: str | None, opening: dict[str, Any]) -> list[str]:

@@ -85,7 +85,7 @@ def plan(
     With --schedule, one process plans, and others carry out, several at once if need be. Hudi calls these modes
     schedule and execute; a recluster without a plan does both (scheduleAndExecute).
     """
-    limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
+    limits = policy_flags.given(words, with_settings=not (show or cancel))
     selection = {"--final": final, "--where": where, "--policy": policy, "--cluster-by": cluster_by, **limits}
     check_words(selection, {"--output": output}, keep=keep, expires=expires, show=show, cancel=cancel)
     policy_flags.check(policy, limits)

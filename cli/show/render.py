@@ -133,10 +133,7 @@ def table(
     if width is None:
         return _aligned(header, cells, range(len(names)), right), ()
     limits = [None if place in text else CELL_WIDTH for place in range(len(names))]
-    header, *cells = [
-        [value if most is None else shorten(value, most) for value, most in zip(row, limits, strict=True)]
-        for row in (header, *cells)
-    ]
+    header, *cells = [_cut(row, limits) for row in (header, *cells)]
     widths = [max(map(text_width, column)) for column in zip(header, *cells, strict=True)]
     if _total(widths) <= width:
         return _aligned(header, cells, range(len(names)), right), ()
@@ -147,10 +144,8 @@ def table(
         if place not in text and (not (text or dropped) or any(row[place] for row in cells))
     ]
     _squeeze(widths, fixed, width, least)
-    for row in (header, *cells):
-        row[:] = [
-            value if place in text else shorten(value, widths[place]) for place, value in enumerate(row)
-        ]
+    limits = [None if place in text else widths[place] for place in range(len(names))]
+    header, *cells = [_cut(row, limits) for row in (header, *cells)]
     if not text and _total(widths) <= width:
         return _aligned(header, cells, range(len(names)), right), ()
     if dropped:
@@ -161,17 +156,28 @@ def table(
     room = width - _total([widths[place] for place in shown]) - len(GAP) * len(text)
     beside = [] if left_out or room < LEAST_TEXT_WIDTH * len(text) else list(text)
     shares = dict(zip(beside, shared([widths[place] for place in beside], room), strict=True))
-    lines = []
-    for number, row in enumerate((header, *cells)):
-        parts = [
-            wrapped(row[place], shares[place]) if place in shares else [row[place]]
-            for place in range(len(names))
-        ]
-        height = max(len(parts[place]) for place in (*shown, *beside))
-        lines += [[part[deep] if deep < len(part) else "" for part in parts] for deep in range(height)]
-        if number and not beside:
-            lines += [[INDENT + line] for place in text for line in wrapped(row[place], width - len(INDENT))]
+    lines = [
+        line
+        for number, row in enumerate((header, *cells))
+        for line in _lines_of(row, shown, shares, text if number and not beside else (), width)
+    ]
     return _aligned(lines[0], lines[1:], sorted((*shown, *beside)), right, has_gap=bool(left_out)), left_out
+
+
+def _cut(row: Sequence[str], limits: Sequence[int | None]) -> list[str]:
+    return [value if most is None else shorten(value, most) for value, most in zip(row, limits, strict=True)]
+
+
+def _lines_of(
+    row: Sequence[str], shown: Sequence[int], shares: Mapping[int, int], below: Sequence[int], width: int
+) -> list[list[str]]:
+    """Return a row's lines: sentences are wrapped within their shares of the width, or stand below it."""
+    parts = [
+        wrapped(row[place], shares[place]) if place in shares else [row[place]] for place in range(len(row))
+    ]
+    height = max(len(parts[place]) for place in (*shown, *shares))
+    lines = [[part[deep] if deep < len(part) else "" for part in parts] for deep in range(height)]
+    return lines + [[INDENT + line] for place in below for line in wrapped(row[place], width - len(INDENT))]
 
 
 def _squeeze(widths: list[int], fixed: Sequence[int], width: int, least: Mapping[int, int]) -> None:

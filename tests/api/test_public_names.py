@@ -140,11 +140,12 @@ NAMES = {
         recluster_policy row_group_rows sort_scope
     """,
     "$ tblctl": """
-        --debug --version alter append check completion create delete depth drop estimate files gc history info
+        --debug --version alter append check completion config create delete depth drop estimate files gc history info
         overwrite plan recluster rollback scan sql suggest tag update version
     """,
     "$ tblctl version": "--debug --json",
     "$ tblctl completion": "--debug SHELL",
+    "$ tblctl config": "--debug --json show",
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
     "$ tblctl append": "--debug --json --memory --recluster --storage-option FILE... LOC",
     "$ tblctl scan": """
@@ -158,8 +159,8 @@ NAMES = {
         --storage-option --widen-column LOC
     """,
     "$ tblctl info": """
-        --all --branch --catalog-option --columns --compare --debug --history --json --metadata-cache --namespace
-        --picture --refine --storage-option --where --worst [LOC]...
+        --all --branch --catalog-option --columns --compare --debug --history --json --metadata-cache --metrics-file
+        --namespace --picture --refine --storage-option --where --worst [LOC]...
     """,
     "$ tblctl depth": """
         --branch --catalog-option --debug --json --storage-option --where --worst LOC TERMS --metadata-cache --refine
@@ -172,7 +173,7 @@ NAMES = {
         --daily-bytes --day-column --day-rolling --debug --delete-file-threshold --delete-ratio-threshold
         --dry-run --engine --every-range --final --if-exists --include-unclustered --json --list-policies
         --master --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups --max-seconds --memory
-        --metadata-cache --min-input-files --most-blocks --namespace --no-day-rolling --no-every-range
+        --metadata-cache --metrics-file --min-input-files --most-blocks --namespace --no-day-rolling --no-every-range
         --no-include-unclustered --on-conflict --partition-column --partition-regex --partitions --pending
         --plan --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days --refine --remote
         --small-file-bytes --sort-columns --spark-conf --storage-option --target-depth --target-file-bytes
@@ -211,7 +212,7 @@ NAMES = {
         --refine --storage-option --target-depth LOC
     """,
 }
-SHARED_FLAGS = {"--color", "--log-level", "--quiet", "--verbose", "-q", "-v"}
+SHARED_FLAGS = {"--color", "--log-level", "--profile", "--quiet", "--verbose", "-q", "-v"}
 SIGNATURES = {
     "tblctl": [
         "create(location, schema, *, cluster_by=(), sample=None, options=None, storage_options=None)",
