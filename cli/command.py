@@ -118,6 +118,8 @@ class Application(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:  # click would write an empty line first
             raise click.Abort from error
+        except BrokenPipeError:  # click would exit with 1
+            ctx.exit(NO_READER)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

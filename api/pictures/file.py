@@ -17,15 +17,15 @@ class Drawing:
     """A picture that notebooks show where it is the value of a cell. It is drawn when it is shown."""
 
     def __init__(self, picture: Picture) -> None:
-        self._picture = picture
+        self.picture = picture
 
     def _repr_svg_(self) -> str:
         from tblctl.pictures.drawing import draw_svg
 
-        return draw_svg(self._picture)[0].decode()
+        return draw_svg(self.picture)[0].decode()
 
     def __repr__(self) -> str:
-        return f"Drawing({self._picture.name!r} by {self._picture.terms})"
+        return f"Drawing({self.picture.title!r})"
 
 
 def check_drawing(path: str | os.PathLike[str] | None) -> None:
@@ -81,6 +81,16 @@ def write_picture(picture: Picture, path: str | os.PathLike[str]) -> None:
         from tblctl.pictures.drawing import draw_png, draw_svg
 
         content = draw_png(picture) if kind == "png" else draw_svg(picture)[0]
+    write_whole(path, content)
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file of pictures.
+
+    Raises:
+        InvalidOptionError: it cannot be written.
+        StorageError: the disk is full. The file is as before.
+    """
     try:
         with whole_file(path) as part:
             part.write_bytes(content)

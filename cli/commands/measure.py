@@ -128,15 +128,16 @@ def info(
         if not as_json:
             pictures.say_drawn(picture)
         return
-    if history or picture is not None or compare is not None:
-        params.refuse("--history, --picture and --compare are for one table")
+    if history or compare is not None:
+        params.refuse("--history and --compare are for one table")
+    pictures.check_page(picture)
     places = several(locations, below, namespace, opening)
+    words = {"columns": columns, "where": where}
     with progress("measuring"):
-        survey = tblctl.survey(places, columns=columns, where=where, worst=worst, **opening)
+        survey = tblctl.survey(places, worst=worst, **words, **opening)
     prometheus.write_metrics(metrics_file, [prometheus.of_survey(item) for item in survey])
-    show_survey(survey, as_json=as_json)
-    if any(item.error is not None for item in survey):
-        click.get_current_context().exit(FAILED)
+    pictures.draw_all(survey, picture, opening, **words)
+    show_survey(survey, picture, as_json=as_json)
 
 
 def several(
@@ -233,11 +234,19 @@ def idle_plan(table: tblctl.Table, found: tblctl.ClusteringInfo) -> tblctl.Plan 
     return None if plan is None or plan.groups else plan
 
 
-def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> None:
-    """Print a line for each table, worst first, then a line for each table that could not be measured."""
+def show_survey(survey: tuple[tblctl.SurveyedTable, ...], picture: str | None, *, as_json: bool) -> None:
+    """Print a line for each table, worst first, then a line for each that could not be measured: then exit with 1."""
     if as_json:
         render.print_json([item.to_dict() for item in survey])
-        return
+    else:
+        put_survey(survey)
+        pictures.say_drawn(picture)
+    if any(item.error is not None for item in survey):
+        click.get_current_context().exit(FAILED)
+
+
+def put_survey(survey: tuple[tblctl.SurveyedTable, ...]) -> None:
+    """Print the tables."""
     rows = [
         (
             item.location,

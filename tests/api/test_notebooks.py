@@ -84,7 +84,7 @@ def test_long_lists_are_cut_and_say_so() -> None:
 def test_a_picture_without_a_file_is_shown_in_a_notebook(table: tblctl.Table) -> None:
     drawing = table.picture()
     assert ET.fromstring(drawing._repr_svg_()).tag.endswith("svg")
-    assert "by id" in repr(drawing)
+    assert "snapshot 4, by id" in repr(drawing)
 
 
 def test_without_matplotlib_a_picture_for_a_notebook_is_refused(

@@ -288,7 +288,7 @@ def test_columns_apply_to_each_of_several_tables(many: Path) -> None:
         (["info", "{loc}", "--worst", "0"], 2, ["--worst", "0"]),
         (["info", "{loc}", "--worst", "-3"], 2, ["--worst", "-3"]),
         (["info", "{loc}", "{loc}", "--history"], 2, ["are for one table"]),
-        (["info", "--all", "{tmp}", "--picture", "x.svg"], 2, ["are for one table"]),
+        (["info", "--all", "{tmp}", "--picture", "x.svg"], 2, ["whose name ends with .html"]),
         (["info", "--all", "{tmp}/none"], 1, ["there is no table at or below", "none"]),
         (["info", "{tmp}/plain"], 2, ["has no cluster key", "--columns"]),
         (["info", "{loc}", "--columns", "idd"], 2, ["idd", "id"]),

@@ -208,6 +208,15 @@ def test_a_reader_that_closes_the_pipe_early_sees_no_error() -> None:
     assert (process.returncode, stderr) == (141, b"")
 
 
+def test_a_command_whose_reader_is_gone_ends_silently_with_141(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(tblctl, "open", gone, raising=False)
+    result = run("history", "t")
+    assert (result.exit_code, result.output) == (141, "")
+
+
 BUSY = """
 import sys, time
 from tblctl.cli import main
