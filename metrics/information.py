@@ -108,7 +108,6 @@ class ClusteringFigures:
             "total_block_count": self.total_block_count,
             "constant_block_count": self.constant_block_count,
             "unclustered_block_count": self.unclustered_block_count,
-            "unclustered_share": self.unclustered_share,
             "unknown_block_count": self.unknown_block_count,
             "average_overlaps": self.average_overlaps,
             "average_depth": self.average_depth,
@@ -171,6 +170,7 @@ class ClusteringInfo(ClusteringFigures):
             **totals,
             "worst": worst,
             "inexact_block_count": self.inexact_block_count,
+            "unclustered_share": self.unclustered_share,
             **({"outside": dict(self.outside)} if self.outside else {}),
             **({} if self.boxes is None else {"boxes": self.boxes.to_dict()}),
         }

@@ -112,7 +112,8 @@ def info(
         drawn: dict[str, Any] = {"picture": picture, "compare": compare}
         if isinstance(table, tblctl.ParquetFolder):
             if history or metrics_file is not None:
-                params.refuse("--history and --metrics-file are for tables: plain files have no versions")
+                flag = "--history" if history else "--metrics-file"
+                params.refuse(f"{flag} is for tables: plain files have no versions")
             show_folder(table, columns, where, worst=worst, as_json=as_json, **drawn)
             return
         with progress("measuring"):

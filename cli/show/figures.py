@@ -16,10 +16,9 @@ BESIDE_KEYS = 52  # columns that a table of ranges needs beside the two keys
 
 INFO_JSON = """
 object: cluster_by_keys [term], total_block_count, constant_block_count, unclustered_block_count,
-unclustered_share (of the blocks, from 0 to 1), unknown_block_count, average_overlaps, average_depth,
-block_depth_histogram {label: blocks},
+unknown_block_count, average_overlaps, average_depth, block_depth_histogram {label: blocks},
 depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}, rows, bytes,
-inexact_block_count (their bounds may be wider than their keys),
+inexact_block_count (their bounds may be wider than their keys), unclustered_share (of the blocks, from 0 to 1),
 worst [{min [value], max [value], depth, blocks, rows, bytes}] (the deepest ranges of keys); averages and
 percentiles are null if there are blocks, but none in the order of the key; of a zorder or hilbert key also
 outside {column: share of the rows in blocks that lie beyond the boundaries of the curve}; of these, and in

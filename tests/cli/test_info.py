@@ -84,12 +84,13 @@ def test_depths_above_16_share_a_bar_that_tells_from_where_to_where(tmp_path: Pa
 def test_info_json_has_the_figures_of_the_table_of_its_levels_and_the_runs(loc: Path) -> None:
     found = as_json("info", loc)
     figures = {
-        "total_block_count", "constant_block_count", "unclustered_block_count", "unclustered_share",
-        "average_overlaps", "average_depth", "block_depth_histogram", "depth", "rows", "bytes",
+        "total_block_count", "constant_block_count", "unclustered_block_count", "average_overlaps", "average_depth",
+        "block_depth_histogram", "depth", "rows", "bytes",
     }  # fmt: skip
     assert {*figures, "cluster_by_keys", "levels", "worst", "last_runs", "options"} == set(found) - {
         "unknown_block_count",
         "inexact_block_count",
+        "unclustered_share",
     }
     assert figures <= set(found["levels"]["0"])
     assert found["depth"] == {"p50": 3, "p95": 3, "p99": 3, "max": 3}
