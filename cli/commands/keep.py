@@ -115,7 +115,7 @@ def gc(
     opening: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Expire old snapshots and delete objects that no snapshot needs.
+    """Expire old snapshots and delete objects that none needs.
 
     Objects that a kept snapshot or a tag names are never deleted. Of Iceberg tables only what tblctl itself left behind
     is deleted, and with --keep or --expire-older-than what expired snapshots alone needed.

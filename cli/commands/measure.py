@@ -133,7 +133,7 @@ def info(
         params.refuse("--history and --compare are for one table")
     pictures.check_page(picture)
     places = several(locations, below, namespace, opening)
-    words = {"columns": columns, "where": where}
+    words: dict[str, Any] = {"columns": columns, "where": where}
     with progress("measuring"):
         survey = tblctl.survey(places, worst=worst, **words, **opening)
     prometheus.write_metrics(metrics_file, [prometheus.of_survey(item) for item in survey])
