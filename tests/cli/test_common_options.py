@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -217,7 +218,7 @@ def test_a_terminal_of_latin_1_shows_bars_and_names_without_an_error(tmp_path: P
         done = subprocess.run(
             [sys.executable, "-m", "tblctl.cli", *words],
             capture_output=True,
-            env={"PYTHONIOENCODING": "latin-1", "PATH": "/usr/bin:/bin"},
+            env={"PYTHONIOENCODING": "latin-1", "PATH": "/usr/bin:/bin", "TBLCTL_CONFIG": os.devnull},
         )
         assert (done.returncode, done.stderr) == (0, b""), done.stderr
     assert json.loads(done.stdout.decode("latin-1"))["rows"] == [{"k": 1, "ключ": "x"}]
