@@ -13,7 +13,7 @@ import pyarrow as pa
 from tblctl.as_of import AsOf, version_as_of
 from tblctl.conditions import resolved
 from tblctl.results import CheckReport, GcOutcome, Outcome, PendingPlan, ScheduledPlan, SnapshotInfo
-from tblctl.tableformat.errors import InvalidOptionError
+from tblctl.tableformat.errors import InvalidOptionError, TblctlError
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.options import parse_time
 from tblctl.tableformat.port import TablePort, Version
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tblctl.maintain.measure import MeasuredVersion
     from tblctl.metrics.information import ClusteringInfo
     from tblctl.pictures.depths import DepthPoint
+    from tblctl.pictures.file import Drawing
     from tblctl.selector.options import SelectOptions
     from tblctl.selector.plan import Plan
     from tblctl.selector.policy import Policy
@@ -130,6 +131,24 @@ class ClusteredTable:
     def __repr__(self) -> str:
         pinned = f", as_of={self._pinned.public_id}" if self._pinned else ""
         return f"tblctl.{type(self).__name__}({self.location!r}{pinned})"
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook; where it cannot be read, what `repr` returns and why."""
+        from tblctl.metrics.html import fields_html, table_html
+
+        try:
+            version, snapshot = self._version(), self.snapshot
+        except TblctlError as error:
+            return fields_html(repr(self), {"cannot be read": str(error)})
+        fields = {
+            "snapshot": str(snapshot.sequence),
+            "rows": snapshot.rows,
+            "blocks": snapshot.blocks,
+            "bytes": snapshot.bytes,
+            "cluster key": ", ".join(self.cluster_by) or "(none)",
+        }
+        columns = [(field.name, str(field.type)) for field in version.schema.logical]
+        return fields_html(self.location, fields) + table_html(("column", "type"), columns)
 
     # -- how well it is clustered -------------------------------------------------------------------------------
 
@@ -240,17 +259,19 @@ class ClusteredTable:
 
     def picture(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None = None,
         *,
         columns: str | Sequence[str] | None = None,
         where: Where = None,
         compare: tuple[AsOf, AsOf] | None = None,
-    ) -> None:
+    ) -> Drawing:
         """Draw how well the table is clustered: where its blocks lie, how deep they are, and the history of both.
+
+        Return the drawing, which a notebook shows.
 
         Args:
             path: the file; an existing one is replaced. Its name ends with .svg, .png or .html. The HTML page describes
-                the block under the pointer.
+                the block under the pointer. None: no file is written.
             columns: as for `info`.
             where: as for `info`.
             compare: two versions, named as in `open`, side by side on one axis of keys, by the key of the second.
@@ -261,10 +282,10 @@ class ClusteredTable:
             InvalidKeyError: as for `info`.
             SnapshotNotFoundError: `compare` names no readable snapshot.
         """
-        from tblctl.pictures.file import picture_format, write_picture
+        from tblctl.pictures.file import Drawing, check_drawing, write_picture
         from tblctl.pictures.picture import history_up_to, make_picture
 
-        picture_format(path)
+        check_drawing(path)
         newest = self._port.newest()
         shown = (
             [self._readable()]
@@ -274,7 +295,9 @@ class ClusteredTable:
         history = history_up_to(shown[-1], self._port, newest=newest)
         text = None if where is None else str(where)
         found = make_picture(shown, columns, lambda schema: resolved(where, schema), history, where=text)
-        write_picture(found, path)
+        if path is not None:
+            write_picture(found, path)
+        return Drawing(found)
 
     # -- keeping it in order --------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tblctl.tableformat.errors import InvalidPredicateError
 from tblctl.tableformat.model.schema.schema import Schema
 
 
@@ -18,6 +19,7 @@ def resolved(where: Any, schema: Schema) -> Any:
     """
     if where is None:
         return None
+    _require_condition(where)
     from tblctl.tableformat.predicate.nodes import node_of
 
     if isinstance(where, str):
@@ -25,3 +27,19 @@ def resolved(where: Any, schema: Schema) -> Any:
 
         where = parse_where(where, schema)
     return node_of(where, schema)
+
+
+def _require_condition(where: Any) -> None:
+    """Refuse what is neither SQL text nor a PyIceberg expression, such as an expression of pyarrow."""
+    kinds = type(where).__mro__
+    if isinstance(where, str) or any(kind.__module__.startswith(_OURS) for kind in kinds):
+        return
+    kind = f"{kinds[0].__module__.partition('.')[0]}.{kinds[0].__qualname__}".removeprefix("builtins.")
+    msg = (
+        f'a condition is SQL text, such as where="l_tax > 0.05 and l_comment is not null", or a PyIceberg expression, '
+        f"got {kind}: write it as SQL"
+    )
+    raise InvalidPredicateError(msg)
+
+
+_OURS = ("pyiceberg.", "tblctl.")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tblctl.advise.gain import Gain
     from tblctl.as_of import AsOf
     from tblctl.metrics.information import ClusteringInfo
+    from tblctl.pictures.file import Drawing
     from tblctl.tableformat.folder.port import FolderPort
     from tblctl.tableformat.folder.version import FolderVersion
 
@@ -125,13 +126,13 @@ class ParquetFolder(ClusteredTable):
 
     def picture(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None = None,
         *,
         columns: str | Sequence[str] | None = None,
         where: Where = None,
         compare: tuple[AsOf, AsOf] | None = None,
-    ) -> None:
-        """Draw how deep the files lie by some columns.
+    ) -> Drawing:
+        """Draw how deep the files lie by some columns. Return the drawing, which a notebook shows.
 
         Args:
             path: as for `ClusteredTable.picture`.
@@ -146,7 +147,7 @@ class ParquetFolder(ClusteredTable):
         self._require_columns(columns)
         if compare is not None:
             raise _not_here("compare", self.location)
-        super().picture(path, columns=columns, where=where)
+        return super().picture(path, columns=columns, where=where)
 
     def _require_columns(self, columns: str | Sequence[str] | None) -> None:
         if columns is None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tblctl.metrics.html import fields_html, table_html
 from tblctl.metrics.partitions import TABLE as TABLE  # noqa: PLC0414 (for the command)
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.snapshot import iso_timestamp
@@ -111,6 +112,26 @@ class Outcome:
     bytes_copied: int = 0
     predicted: Price | None = None
     predicted_depth_after: float | None = None
+
+    def _repr_html_(self) -> str:
+        """Return the outcome for a notebook; groups that were not committed are listed."""
+        fields = {
+            "snapshot": "nothing was committed" if self.snapshot is None else str(self.snapshot),
+            "groups committed": self.committed_groups,
+            "rows": self.rows,
+            "depth before": self.depth_before,
+            "depth after": self.depth_after,
+            "bytes written": self.bytes_written,
+            "seconds": self.seconds,
+            **({"note": self.note} if self.note else {}),
+        }
+        left = [
+            (group.round, group.number, group.status, group.error or group.why)
+            for group in self.groups
+            if group.status != "committed"
+        ]
+        names = ("round", "group", "status", "why")
+        return fields_html("Recluster", fields) + (table_html(names, left) if left else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""

@@ -41,6 +41,13 @@ class Scan:
         batches = (batch for table in self._scanner.tables() for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows for any library that takes Arrow streams: DuckDB, Polars, pandas and others.
+
+        See the Arrow PyCapsule interface.
+        """
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
     def to_arrow(self) -> pa.Table:
         """Return all rows as a pyarrow Table."""
         tables = list(self._scanner.tables(window_bytes=math.inf))

@@ -1,4 +1,4 @@
-"""Parse storage options that the command line or Spark gives as text into those of fsspec. Pure."""
+"""Storage options as text: parsed into those of fsspec, and shown without secrets. Pure."""
 
 from __future__ import annotations
 
@@ -39,3 +39,17 @@ def _value(key: str, text: str) -> Any:
         except (ValueError, RecursionError) as error:
             raise InvalidOptionError(f"the value of {key!r} is not JSON: {error}") from error
     return text
+
+
+def is_secret_option(name: str) -> bool:
+    """Return whether an option's value may be a secret, by its name."""
+    from tblctl.tableformat.storage import location  # it loads fsspec
+
+    return location.is_secret_option(name)
+
+
+def without_credentials(text: str) -> str:
+    """Return a text without the credentials of URLs in it."""
+    from tblctl.tableformat.storage import location
+
+    return location.without_credentials(text)

@@ -302,6 +302,25 @@ class Table(ClusteredTable):
         native = self._native
         return Scan(Scanner(native.storage, native.env, snapshot, request, self._on_scan))
 
+    def head(self, n: int = 10) -> pa.Table:
+        """Return at most `n` rows, in no particular order."""
+        return self.scan(limit=n).to_arrow()
+
+    def count(self, where: Where = None) -> int:
+        """Return how many rows satisfy a condition. Without one nothing but the newest snapshot is read.
+
+        Raises:
+            InvalidPredicateError: as for `scan`.
+        """
+        snapshot = self._snapshot()
+        if where is None:
+            return snapshot.row_count
+        from tblctl.tableformat.native.read.scan import condition_columns
+
+        tested = condition_columns(resolved(where, snapshot.schema), snapshot.schema)
+        found = self.scan(where, columns=tested[:1] or snapshot.schema.names[:1])
+        return sum(batch.num_rows for batch in found.to_reader())
+
     def to_spark(self, session: Any) -> Any:
         """Return this version as a DataFrame of a Spark session, classic or Connect; see `tblctl.spark`."""
         from tblctl.spark.frames import read_frame

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tblctl.as_of import AsOf, version_as_of
+from tblctl.columns import columns_of
 from tblctl.folder import open_folder
 from tblctl.iceberg import is_iceberg, open_iceberg, refuse_for_native, refuse_iceberg
 from tblctl.table import Table
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import TableNotFoundError
 from tblctl.tableformat.model.options import POLICY
-from tblctl.tableformat.model.schema.schema import parse_schema
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def create(
     location: str | os.PathLike[str],
-    schema: pa.Schema | str,
+    schema: pa.Schema | str | Mapping[str, Any] | Any,
     *,
     cluster_by: str | Sequence[str] = (),
     sample: Any = None,
@@ -38,7 +38,9 @@ def create(
 
     Args:
         location: a path or an fsspec URL; nothing may be there.
-        schema: a pyarrow schema, or text such as "a: int64 not null, b: string".
+        schema: text such as "a: int64 not null, b: string"; a pyarrow schema; a dict of names and types, such as
+            {"a": "int64"}; or rows in memory (pyarrow, pandas, Polars), whose columns the table gets. They are not
+            appended: `table.append(rows)` does that.
         cluster_by: terms of the cluster key, such as "l_shipdate" or "bucket(16, id) desc nulls first"; or a curve
             through 2 to 4 columns: "hilbert(ts, customer)", "zorder(ts, customer, country)"; or a tree made from a file
             of conditions: "qdtree(file:cuts.sql, min_rows=100000)".
@@ -52,7 +54,7 @@ def create(
         InvalidSchemaError, InvalidKeyError, InvalidOptionError: each lists every problem.
     """
     refuse_iceberg(location, "create")
-    columns = parse_schema(schema) if isinstance(schema, str) else schema
+    columns = columns_of(schema)
     native = NativeTable(Storage(location, storage_options), SYSTEM)
 
     def sampled() -> InputRows | None:

@@ -13,10 +13,11 @@ from tblctl.maintain.request import Request
 from tblctl.merger.round.group_run import CONFLICTED, FAILED
 from tblctl.results import Outcome
 from tblctl.selector.options import SelectOptions
+from tblctl.sizes import size_text
 from tblctl.tableformat.concurrency import in_parallel
 from tblctl.tableformat.environment import SYSTEM, Environment
 from tblctl.tableformat.errors import ConflictError, InvalidOptionError, TblctlError, problem_of
-from tblctl.tableformat.model.options import parse_size, parse_time, size_text
+from tblctl.tableformat.model.options import parse_size, parse_time
 from tblctl.tableformat.model.snapshot import iso_timestamp
 from tblctl.warehouse import TABLES_AT_ONCE, open_any, shown
 

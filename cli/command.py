@@ -1,14 +1,15 @@
 """The base of all commands: common options, help with examples, errors as one message, exit codes.
 
-Exit codes: 0 done, 1 the operation failed, 2 wrong usage (the words of the command are at fault), 130 interrupted,
-143 terminated. `recluster --watch` ends with 0 in the latter two cases: it is meant to be ended so.
+Exit codes: see `failures.py`. `recluster --watch` ends with 0 where others are interrupted or terminated: it is meant
+to be ended so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-import logging
 import os
+import shlex
 import signal
 import sys
 import textwrap
@@ -19,49 +20,46 @@ from typing import Any, NoReturn
 import click
 
 from tblctl import errors
-from tblctl.cli.arguments import params
-from tblctl.cli.show.flags import in_flags
+from tblctl.cli import config, log
+from tblctl.cli.arguments import common
+from tblctl.cli.failures import DONE, NO_READER, Failure, Terminated, failure_of
+from tblctl.cli.show.flags import in_flags, located
 from tblctl.cli.show.render import printable
-from tblctl.local_file import is_full
-
-DONE = 0
-FAILED = 1
-WRONG_USAGE = 2
-INTERRUPTED = 130
-TERMINATED = 143
-
-# Errors in the words of the command. A mismatch with the data or with the table's state is a failed operation.
-WORDING_ERRORS = (
-    errors.InvalidKeyError,
-    errors.InvalidOptionError,
-    errors.InvalidPredicateError,
-    errors.InvalidSchemaError,
-    errors.InvalidStatementError,
-)
-
-
-def exit_code(error: errors.TblctlError) -> int:
-    """Return 2 if the words of the command are wrong, else 1."""
-    if isinstance(error, WORDING_ERRORS) and not isinstance(error, errors.SchemaMismatchError):
-        return WRONG_USAGE
-    return FAILED
 
 
 class Command(click.Command):
-    """A command with the common options, an example, and the shape of its JSON in its help."""
+    """A command with the common options, an example, and the shape of its JSON in its help.
 
-    def __init__(self, *, example: str, json_shape: str, **settings: Any) -> None:
+    Args:
+        example: of a call.
+        json_shape: what `--json` prints; empty for a command without it.
+        writes: it writes files that no table has yet, so an interrupt may leave some.
+        of_tables: it needs Arrow and a storage.
+        settings: of click.
+    """
+
+    def __init__(
+        self, *, example: str, json_shape: str, writes: bool = False, of_tables: bool = True, **settings: Any
+    ) -> None:
         super().__init__(**settings)
         self.example = example
         self.json_shape = json_shape
+        self.writes = writes
+        self.of_tables = of_tables
         self.more_help: Callable[[], str] | None = None
-        self.params += params.common_options()
+        self.params += common.common_options(of_tables=of_tables, has_json=bool(json_shape))
 
     def invoke(self, ctx: click.Context) -> Any:
-        if ctx.obj is not None:  # the process is the command's alone, see `cli/main.py`
+        if self.of_tables and ctx.obj is not None:  # the process is the command's alone, see `cli/main.py`
             ctx.obj()
         try:
+            if self.of_tables:
+                config.add_to(ctx.params)
             return super().invoke(ctx)
+        except (KeyboardInterrupt, Terminated) as error:
+            if self.writes:
+                error.add_note(what_is_left(ctx))
+            raise
         except (
             errors.InvalidOptionError,
             errors.EngineError,
@@ -69,6 +67,7 @@ class Command(click.Command):
             error.message = in_flags(error.message)
             raise
         except errors.InvalidKeyError as error:
+            error.message = located(error.message)
             if option := error.details.get("option"):
                 error.message = error.message.replace(option, f"--{option.replace('_', '-')}", 1)
             raise
@@ -77,7 +76,8 @@ class Command(click.Command):
         del ctx
         if self.more_help is not None:
             write_block(formatter, "Settings", self.more_help())
-        write_block(formatter, "With --json, standard output is one", self.json_shape)
+        if self.json_shape:
+            write_block(formatter, "With --json, standard output is one", self.json_shape)
         write_block(formatter, "Example", self.example)
 
 
@@ -85,9 +85,9 @@ class Application(click.Group):
     """The group: suggests commands for misspelt ones, and turns every error into one message and an exit code."""
 
     def __init__(self, *, example: str, **settings: Any) -> None:
-        super().__init__(**settings)
+        super().__init__(context_settings={"help_option_names": ["-h", "--help"]}, **settings)
         self.example = example
-        self.params += [params.version_option(), params.debug_option()]
+        self.params += [common.version_option(), *common.shared_options()]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -103,6 +103,24 @@ class Application(click.Group):
             raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Return the context of the group. Settings of the user are the defaults of options."""
+        profile = config.read_profile(args, os.environ)
+        extra = {"default_map": profile.defaults(tuple(self.commands)), **extra}
+        ctx = super().make_context(info_name, args, parent, **extra)
+        config.remember(ctx, profile)
+        return ctx
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:  # click would write an empty line first
+            raise click.Abort from error
+        except BrokenPipeError:  # click would exit with 1
+            ctx.exit(NO_READER)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         write_block(formatter, "Example", self.example)
@@ -111,10 +129,23 @@ class Application(click.Group):
         """Run `args` (default: those of this process) and exit with the outcome's code."""
         words = list(sys.argv[1:] if args is None else args)
         debug = "--debug" in words
-        if debug:
-            log_to_stderr()
         settings = {"prog_name": "tblctl", **settings, "standalone_mode": False}
-        sys.exit(guarded(lambda: super(Application, self).main(words, *rest, **settings), debug=debug))
+        try:
+            if debug:
+                log.log_from("debug")
+            run = super().main
+            sys.exit(guarded(lambda: run(words, *rest, **settings), debug=debug, as_json="--json" in words))
+        finally:
+            log.as_before()
+
+
+def what_is_left(ctx: click.Context) -> str:
+    """Return where to look after a command that writes was stopped."""
+    location = shlex.quote(str(ctx.params.get("location") or (*ctx.params.get("locations", ()), "LOC")[0]))
+    return (
+        f"`tblctl history {location}` lists what is committed; files of what is not were deleted, or are left for "
+        f"`tblctl gc {location}`"
+    )
 
 
 def write_block(formatter: click.HelpFormatter, title: str, text: str) -> None:
@@ -124,18 +155,23 @@ def write_block(formatter: click.HelpFormatter, title: str, text: str) -> None:
 
 
 def command(
-    name: str, *, example: str, json_shape: str, kind: type[Command] = Command
+    name: str, *, example: str, json_shape: str, kind: type[Command] = Command, **settings: bool
 ) -> Callable[[Callable[..., None]], Command]:
-    """Make a function a command; its docstring is the help. `json_shape` begins with `object` or `list`."""
+    """Make a function a command; its docstring is the help. `json_shape` begins with `object` or `list`.
+
+    `settings`: the other arguments of `Command`.
+    """
 
     def wrap(function: Callable[..., None]) -> Command:
-        made: Command = click.command(name, cls=kind, example=example, json_shape=json_shape)(function)
+        made: Command = click.command(name, cls=kind, example=example, json_shape=json_shape, **settings)(
+            function
+        )
         return made
 
     return wrap
 
 
-def guarded(work: Callable[[], Any], *, debug: bool) -> int:
+def guarded(work: Callable[[], Any], *, debug: bool, as_json: bool = False) -> int:
     """Do `work`, report errors on stderr, and return the exit code."""
     try:
         result = work()
@@ -143,55 +179,23 @@ def guarded(work: Callable[[], Any], *, debug: bool) -> int:
     except BrokenPipeError:
         # The reader has closed the pipe (`| head`). Python flushes again at exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
-    except Terminated as error:
-        say(with_notes("tblctl: terminated", error))
-        return TERMINATED
-    except (KeyboardInterrupt, click.Abort) as error:
-        say(with_notes("tblctl: interrupted", error.__cause__ or error))  # click makes an interrupt the cause
-        return INTERRUPTED
-    except click.exceptions.NoArgsIsHelpError as error:
-        say(error.format_message())
-        return WRONG_USAGE
-    except click.UsageError as error:
-        help_command = f"{error.ctx.command_path} --help" if error.ctx else "tblctl --help"
-        say(f"tblctl: error: {error.format_message()}\nsee: {help_command}")
-        return WRONG_USAGE
-    except click.ClickException as error:
-        say(f"tblctl: error: {error.format_message()}")
-        return FAILED
-    except errors.TblctlError as error:
-        say_traceback(debug=debug)
-        say(with_notes(f"tblctl: error: {error}", error))
-        return exit_code(error)
-    except Exception as error:  # noqa: BLE001 (the last resort: users see a traceback only on request)
-        say_traceback(debug=debug)
-        if is_full(error):  # storage and files have errors of their own
-            say(f"tblctl: error: {what_is_full(error)}")
-            return FAILED
-        hint = "" if debug else "; add --debug for the traceback"
-        say(f"tblctl: error: {errors.problem_of(error)}{hint}")
-        return FAILED
+        return NO_READER
+    except (Exception, KeyboardInterrupt, Terminated) as error:  # noqa: BLE001 (the last resort)
+        found = failure_of(error, debug=debug)
+        if (
+            debug
+            and isinstance(error, Exception)
+            and not isinstance(error, click.ClickException | click.Abort)
+        ):
+            say(traceback.format_exc())
+        report(found, as_json=as_json)
+        return found.exit_code
     return result if isinstance(result, int) else DONE
 
 
-def what_is_full(error: Exception) -> str:
-    """Return what found no space: the file that the error names, or standard output if what writes there failed."""
-    name = getattr(error, "filename", None)
-    if name is not None:
-        return f"{os.fsdecode(name)} cannot be written: {error}; free space there"
-    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if modules[-1] == __name__ or any(module.startswith(_WRITE_OUTPUT) for module in modules):
-        return f"standard output cannot be written: {error}; free space where it goes"
-    return f"no space left for a file: {error}; free space, also where temporary files go"
-
-
-_WRITE_OUTPUT = ("click.utils", "tblctl.cli.show.")
-"""Modules that write to standard output. Where they write files, they name these in errors of their own."""
-
-
-class Terminated(BaseException):
-    """The process got SIGTERM. It cleans up before it ends, as after an interrupt."""
+def report(found: Failure, *, as_json: bool) -> None:
+    """Write a failure to stderr. In JSON each is one line."""
+    say(found.json() if as_json else found.text())
 
 
 def terminated(*_: object) -> None:
@@ -202,6 +206,20 @@ def terminated(*_: object) -> None:
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Terminated
+
+
+def interrupted(*_: object) -> None:
+    """Handle SIGINT: say at once that it was heard, since cleaning up may take a while.
+
+    Raises:
+        KeyboardInterrupt: always.
+    """
+    with contextlib.suppress(OSError):
+        os.write(_STDERR, b"tblctl: stopping ...\n")  # no buffer, which the signal may have interrupted
+    raise KeyboardInterrupt
+
+
+_STDERR = 2
 
 
 def with_notes(text: str, error: BaseException) -> str:
@@ -215,25 +233,3 @@ def say(text: str) -> None:
         click.echo("\n".join(map(printable, text.split("\n"))), err=True)
     except OSError:
         return
-
-
-def say_traceback(*, debug: bool) -> None:
-    """Write the traceback of the current error if the user asked for it."""
-    if debug:
-        say(traceback.format_exc())
-
-
-class _PrintableFormatter(logging.Formatter):
-    """Escapes what controls a terminal, line breaks of a message among it."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        return printable(super().formatMessage(record))
-
-
-def log_to_stderr() -> None:
-    """Show the library's log on stderr, for `--debug`."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(_PrintableFormatter("%(relativeCreated)7d ms %(name)s: %(message)s"))
-    logger = logging.getLogger("tblctl")
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)

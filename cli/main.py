@@ -11,8 +11,9 @@ import sys
 import threading
 from typing import NoReturn
 
-from tblctl.cli.command import FAILED, Application, terminated
+from tblctl.cli.command import Application, interrupted, terminated
 from tblctl.cli.commands import (
+    about,
     change,
     define,
     depth,
@@ -25,7 +26,9 @@ from tblctl.cli.commands import (
     sql,
     suggest,
 )
+from tblctl.cli.failures import FAILED
 from tblctl.cli.load_arrow import load_arrow
+from tblctl.cli.show.encoding import write_any_text
 
 COMMANDS = (
     define.create,
@@ -49,6 +52,9 @@ COMMANDS = (
     read.files,
     keep.gc,
     keep.check,
+    about.version,
+    about.config_show,
+    about.completion,
 )
 
 EXAMPLE = """
@@ -65,10 +71,11 @@ application = Application(
     help="""Tables of immutable Parquet blocks, on disk or object storage, kept well clustered for the least work.
 
     LOC is a path or a URL such as s3://bucket/table. Credentials and endpoints come from where fsspec and boto look
-    (environment, ~/.config/fsspec), and from --storage-option.
+    (environment, ~/.config/fsspec), from --storage-option, and from profiles of ~/.config/tblctl.toml.
 
-    Exit codes: 0 done, 1 the operation failed, 2 wrong usage, 130 interrupted, 143 terminated.
-    `recluster --watch` ends with 0 in both cases.""",
+    Exit codes: 0 done, 1 the operation failed, 2 wrong usage, 130 interrupted, 143 terminated (`recluster --watch`
+    ends with 0 in both cases), 141 nobody reads the output any more. With --json an error is one line of JSON on
+    standard error: code, message, details, notes, exit_code.""",
 )
 for command in COMMANDS:
     application.add_command(command)
@@ -98,6 +105,9 @@ def run() -> NoReturn:
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, terminated)
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupted)
+    write_any_text(sys.stdout)
     try:
         application.main(prog_name="tblctl", obj=load_arrow)
     except SystemExit as end:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tblctl.metrics.boxes import BoxFigures
+from tblctl.metrics.html import bars_html, fields_html
 from tblctl.metrics.intervals import Integers, Mask, known_mean, overlaps_and_depths
 from tblctl.metrics.worst import DeepRange
 
@@ -89,6 +90,11 @@ class ClusteringFigures:
         return 2 * self.unclustered_block_count > self.total_block_count
 
     @property
+    def unclustered_share(self) -> float:
+        """The share of the blocks that are unclustered, to four decimals; 0 without blocks."""
+        return round(self.unclustered_block_count / max(self.total_block_count, 1), 4)
+
+    @property
     def depth_buckets(self) -> tuple[tuple[int, int, int], ...]:
         """The buckets of the histogram as (least depth, largest depth, blocks)."""
         buckets = ((int(label), count) for label, count in self.block_depth_histogram)
@@ -133,6 +139,24 @@ class ClusteringInfo(ClusteringFigures):
     outside: tuple[tuple[str, float], ...] = ()
     boxes: BoxFigures | None = None
 
+    def _repr_html_(self) -> str:
+        """Return the figures for a notebook."""
+        depths = [
+            (f"{most:,}" if least == most else f"{least:,} to {most:,}", count)
+            for least, most, count in self.depth_buckets
+        ]
+        fields = {
+            "cluster key": ", ".join(self.cluster_by_keys),
+            "rows": self.rows,
+            "blocks": self.total_block_count,
+            "unclustered blocks": self.unclustered_block_count,
+            "bytes": self.bytes,
+            "overlaps on average": self.average_overlaps,
+            "depth on average": self.average_depth,
+            "deepest": self.depth.max,
+        }
+        return fields_html("Clustering", fields) + (bars_html(("depth", "blocks"), depths) if depths else "")
+
     def to_dict(self) -> dict[str, Any]:
         """Return what `info --json` prints."""
         figures = super().to_dict()
@@ -146,6 +170,7 @@ class ClusteringInfo(ClusteringFigures):
             **totals,
             "worst": worst,
             "inexact_block_count": self.inexact_block_count,
+            "unclustered_share": self.unclustered_share,
             **({"outside": dict(self.outside)} if self.outside else {}),
             **({} if self.boxes is None else {"boxes": self.boxes.to_dict()}),
         }

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from tblctl.metrics.html import fields_html, table_html
 from tblctl.metrics.partitions import TABLE
 from tblctl.selector.budget import Budget
 from tblctl.selector.pricing.price import Bill, Price
@@ -224,6 +225,22 @@ class Plan:
     def is_limited(self) -> bool:
         """Whether there is nothing to do because limits leave no room for what there would be."""
         return not self.groups and any(item.rule in self.options.limits for item in self.rejected)
+
+    def _repr_html_(self) -> str:
+        """Return the plan for a notebook: what it would merge, or why there is nothing to do."""
+        fields = {
+            "snapshot": str(self.snapshot),
+            "policy": self.policy,
+            "what": self.note,
+            "depth now": self.predicted.average_depth_before,
+            "depth expected": self.predicted.average_depth_after,
+        }
+        groups = [
+            (group.number, len(group.blocks), group.rows, group.size_bytes, group.depth_before, group.why)
+            for group in self.groups
+        ]
+        names = ("group", "blocks", "rows", "bytes", "depth", "why")
+        return fields_html("Plan", fields) + (table_html(names, groups) if groups else "")
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""

@@ -87,7 +87,7 @@ def left_out(
         (
             "unclustered",
             ignored,
-            "not sorted by the current key: select them with --include-unclustered or --final",
+            "not sorted by the current key: `tblctl recluster LOC --final` sorts them",
         ),
         ("constant", constant & other, "one key only, and full: clustering again cannot help"),
         ("max_level", view.too_high & other, f"already merged {MOST_LEVEL} times: left alone"),

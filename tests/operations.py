@@ -187,5 +187,7 @@ TRIED_ELSEWHERE = {
     "picture": "reads as `info` and `depth_history` do",
     "estimate": "reads as `history` does",
     "to_spark": "needs Spark: spark/test_source.py",
+    "head": "reads as `scan` does",
+    "count": "reads as `scan` does",
     "close": "waits for work of its process: api/test_background.py",
 }

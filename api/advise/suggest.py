@@ -64,6 +64,7 @@ class Candidate:
             estimate; empty without conditions. For a condition on other columns it is an upper bound: fewer blocks are
             read if these columns follow the key within blocks, which statistics do not show.
         named_by: how many of the conditions test a column of the key.
+        range_share: which share of the column's whole range that of a block has on average; 1 if that is not known.
         why: the reason for its place in the ranking.
         caveats: what speaks against the key, or cannot be known from statistics.
     """
@@ -77,6 +78,7 @@ class Candidate:
     inexact_block_count: int
     blocks_read: tuple[float, ...]
     named_by: int
+    range_share: float
     why: str
     caveats: tuple[str, ...]
 
@@ -105,7 +107,8 @@ class Suggestion:
         cluster_by: its cluster key; empty without one.
         total_block_count: its blocks.
         predicates: the conditions, with what they read now.
-        candidates: ranked by blocks read, then by depth, then by distinct bounds. Without conditions by depth first.
+        candidates: ranked by blocks read, then by depth, then by how wide the ranges of blocks are, then by distinct
+            bounds. Without conditions by depth first.
         rejected: (column, reason) of columns that cannot be keys.
         estimate_step: how many blocks of the table one block of an estimate stands for; 1 up to a thousand blocks.
     """
@@ -200,12 +203,17 @@ def suggest(
 _Found = tuple[tuple[Leaf, ...], Candidate]
 
 
-def _rank(candidate: Candidate) -> tuple[float, float, int]:
-    """Return the sort key of the ranking: the best candidate has the least."""
+def _rank(candidate: Candidate) -> tuple[float, float, float, int]:
+    """Return the sort key of the ranking: the best candidate has the least.
+
+    Few blocks often lie equally deep by a column that rows follow and by one of random values. The ranges of the latter
+    are the wider ones, and it may have more different bounds.
+    """
     reads = candidate.average_blocks_read
     depth = candidate.average_depth
     known = math.inf if depth is None else depth
-    return (known if reads is None else round(reads, 2), known, -candidate.distinct_bounds)
+    first = known if reads is None else round(reads, 2)
+    return (first, known, round(candidate.range_share, 1), -candidate.distinct_bounds)
 
 
 class _Look:
@@ -273,10 +281,20 @@ class _Look:
             inexact_block_count=int(np.count_nonzero(view.is_inexact)),
             blocks_read=self._reads(after, step) if after is not None else (),
             named_by=self._named_by(leaves),
+            range_share=self._range_share(leaves[0]),
             why="",
             caveats=(),
         )
         return replace(found, why=self._why(found), caveats=tuple(self._caveats(found, leaves)))
+
+    def _range_share(self, leaf: Leaf) -> float:
+        """Return how wide the ranges of blocks are on average, as a share of the whole."""
+        column = self._sampled.column(leaf)
+        if not column.known.any():
+            return 1.0
+        line = column.line()
+        whole = float(line.high.max() - line.low.min())
+        return round(float(np.mean((line.high - line.low) / whole)), 4) if whole > 0 else 1.0
 
     def paired(self, ranked: Sequence[_Found]) -> list[_Found]:
         """Return the columns to try in pairs, of those `ranked`, best first."""
@@ -310,6 +328,11 @@ class _Look:
             yield (
                 f"{self.block_count:,} blocks begin and end with only {found.distinct_bounds:,} values of it: how many "
                 "rows share one is not known from statistics"
+            )
+        if not self._conditions and found.average_depth == self.block_count > 1:
+            yield (
+                f"each of the {self.block_count:,} blocks may hold any value of it: nothing shows that rows follow it; "
+                "name conditions of queries (`tblctl suggest LOC --predicates FILE`) to rank by what they read"
             )
         if found.null_share:
             yield f"{found.null_share:.0%} of its rows are null, and would lie together"

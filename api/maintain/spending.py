@@ -14,7 +14,7 @@ from tblctl.merger.round.group_run import LEFT, GroupOutcome
 from tblctl.selector.budget import Budget
 from tblctl.selector.plan import Plan
 from tblctl.selector.pricing.price import cost_of
-from tblctl.tableformat.model.options import size_text
+from tblctl.sizes import size_text
 
 _NOTHING_SECONDS = 1e-9
 _NOTHING_COST = 1e-12

@@ -24,6 +24,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from tblctl.metrics.information import EXACT_BUCKETS
 from tblctl.metrics.intervals import Integers
 from tblctl.metrics.layout import LAST_LEVEL, Band, density
 from tblctl.pictures.picture import Panel, Picture, printable, tick_ranks
@@ -32,13 +33,14 @@ from tblctl.pictures.planes import Plane
 WIDTH_INCHES = 9.6
 HEIGHT_INCHES = 7.0
 PLANES_INCHES = 5.2  # more, if there are boxes
-IMAGE_ROWS = 240
-"""The most rows that the image of a density has over the whole height."""
+IMAGE_ROWS = 72
+"""The most rows that the image of a density has over the whole height. With more, a sorted level of many blocks is a
+line too thin to see on a page that is empty otherwise."""
 
 LEVEL_COLORS = ("#d55e00", "#e69f00", "#56b4e9", "#0072b2", "#009e73", "#cc79a7", "#b8a500", "#7f6fc4")
 CONSTANT_COLOR = "#8a939c"
-VERSION_COLORS = ("#8a939c", "#0072b2")  # where two are compared
-INGESTED_COLOR, REWRITTEN_COLOR = "#56b4e9", "#d55e00"
+VERSION_COLORS = ("#c49c94", "#8c564b")  # where two are compared; no level has them
+INGESTED_COLOR, REWRITTEN_COLOR = "#b9c0c7", "#5c6570"
 
 _SHADES = 15  # of a density, so that its image stays small
 _FAINTEST = 0.3
@@ -153,7 +155,7 @@ def _draw_panels(figure: FigureBase, picture: Picture, theme: Theme) -> list[Axe
     figure.text(
         0.075,
         0.935 if wide else 0.957,
-        _shorten(f"{picture.name} by {picture.terms}", _TITLE_LENGTH),
+        _shorten(picture.title, _TITLE_LENGTH),
         size=13,
         weight="bold",
         color=theme.ink,
@@ -387,7 +389,11 @@ def _draw_histogram(axes: Axes, panels: Sequence[Panel], theme: Theme) -> None:
             shown = [f"{height:,}" if height else "" for height in heights]
             axes.bar_label(bars, shown, padding=1, color=theme.ink)
     step = max(1, math.ceil(len(buckets) / _MANY_BUCKETS))
-    axes.set_xticks(range(0, len(buckets), step), [_bucket(label) for label in buckets[::step]])
+    last = len(buckets) - 1
+    marked = [place for place in range(0, last, step) if last - place >= step] + ([last] if buckets else [])
+    axes.set_xticks(
+        marked, [_range(buckets[place]) if place == last else _bucket(buckets[place]) for place in marked]
+    )
     axes.set(xlabel="depth of a block (above 16: up to)", ylabel="blocks")
     axes.set_xlim(-0.6, max(3, len(buckets)) - 0.4)
     _count_up(axes, most=max((count for item in found for count in item.values()), default=0), whole=True)
@@ -401,6 +407,12 @@ def _bucket(label: str) -> str:
     depth = int(label)
     step = (depth.bit_length() - 1) // 10
     return f"{depth >> 10 * step}{('', 'Ki', 'Mi', 'Gi')[step]}"
+
+
+def _range(label: str) -> str:
+    """Return the depths of a bucket, from the least to the largest."""
+    most = int(label)
+    return _bucket(label) if most <= EXACT_BUCKETS else f"{_bucket(str(most // 2 + 1))} to {_bucket(label)}"
 
 
 def _draw_history(depths: Axes, written: Axes, picture: Picture, theme: Theme) -> None:

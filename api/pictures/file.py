@@ -13,6 +13,33 @@ from tblctl.tableformat.errors import InvalidOptionError, StorageError
 FORMATS = ("svg", "png", "html")
 
 
+class Drawing:
+    """A picture that notebooks show where it is the value of a cell. It is drawn when it is shown."""
+
+    def __init__(self, picture: Picture) -> None:
+        self.picture = picture
+
+    def _repr_svg_(self) -> str:
+        from tblctl.pictures.drawing import draw_svg
+
+        return draw_svg(self.picture)[0].decode()
+
+    def __repr__(self) -> str:
+        return f"Drawing({self.picture.title!r})"
+
+
+def check_drawing(path: str | os.PathLike[str] | None) -> None:
+    """Raise if pictures cannot be drawn, or not to this file; None stands for no file.
+
+    Raises:
+        InvalidOptionError: as for `picture_format`.
+    """
+    if path is not None:
+        picture_format(path)
+    else:
+        _require_matplotlib()
+
+
 def picture_format(path: str | os.PathLike[str]) -> str:
     """Return the format that a file's name asks for.
 
@@ -28,10 +55,14 @@ def picture_format(path: str | os.PathLike[str]) -> str:
     if not file.parent.is_dir():
         msg = f"picture {os.fspath(path)!r} cannot be written: there is no folder {os.fspath(file.parent)!r}"
         raise InvalidOptionError(msg)
+    _require_matplotlib()
+    return extension
+
+
+def _require_matplotlib() -> None:
     if find_spec("matplotlib") is None:
         msg = "pictures are drawn with matplotlib, which is not installed: pip install 'tblctl[pictures]'"
         raise InvalidOptionError(msg)
-    return extension
 
 
 def write_picture(picture: Picture, path: str | os.PathLike[str]) -> None:
@@ -50,6 +81,16 @@ def write_picture(picture: Picture, path: str | os.PathLike[str]) -> None:
         from tblctl.pictures.drawing import draw_png, draw_svg
 
         content = draw_png(picture) if kind == "png" else draw_svg(picture)[0]
+    write_whole(path, content)
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file of pictures.
+
+    Raises:
+        InvalidOptionError: it cannot be written.
+        StorageError: the disk is full. The file is as before.
+    """
     try:
         with whole_file(path) as part:
             part.write_bytes(content)

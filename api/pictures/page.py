@@ -19,22 +19,21 @@ from tblctl.pictures.picture import Panel, Picture, column_keys
 
 _CELL_COLUMNS = 40
 _CELL_ROWS = 24  # over the whole height
-_INK, _FAINT = (
-    "#010203",
-    "#040506",
-)  # placeholders for the page's colours, which follow the reader's light or dark scheme
+INK, FAINT = "#010203", "#040506"
+THEME = Theme(ink=INK, faint=FAINT, background=None)
+"""Placeholders for a page's colours, which follow the reader's light or dark scheme."""
 
 
 def picture_page(picture: Picture) -> bytes:
     """Return the page, in UTF-8."""
-    drawn, areas = draw_svg(picture, Theme(ink=_INK, faint=_FAINT, background=None))
+    drawn, areas = draw_svg(picture, THEME)
     svg = drawn.decode()
-    svg = svg[svg.index("<svg") :].replace(_INK, "var(--ink)").replace(_FAINT, "var(--faint)")
+    svg = svg[svg.index("<svg") :].replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
     panels = [_hints(picture, panel, area) for panel, area in zip(picture.panels, areas, strict=True)]
     # `<` is escaped, since a script ends at the first `</script`, whatever it stands in.
     data = json.dumps({"panels": panels}, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     text = _PAGE.substitute(
-        title=html.escape(picture.name), location=html.escape(picture.location), svg=svg, data=data
+        title=html.escape(picture.title), location=html.escape(picture.location), svg=svg, data=data
     )
     return text.encode()
 

@@ -131,6 +131,13 @@ class Picture:
         """The terms that ranges are measured by."""
         return printable(", ".join(self.panels[-1].info.cluster_by_keys))
 
+    @property
+    def title(self) -> str:
+        """What is shown: table, snapshot or snapshots, key."""
+        numbers = " and ".join(str(panel.sequence) for panel in self.panels)
+        noun = "snapshot" if len(self.panels) == 1 else "snapshots"
+        return printable(f"{self.name}, {noun} {numbers}, by {self.terms}")
+
 
 def make_history(entries: Sequence[VersionEntry], depths: Iterable[DepthPoint]) -> History:
     """Return what happened in versions, newest first, with the depths after each."""

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tblctl.spark.filters import condition_of
 from tblctl.spark.types import cast_columns, spark_schema
-from tblctl.tableformat.errors import SchemaMismatchError, UnknownColumnError
+from tblctl.tableformat.errors import InvalidOptionError, SchemaMismatchError, UnknownColumnError
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.native.read.input_splits import SplitReader, cut_into_splits
 from tblctl.tableformat.native.read.scan import select_blocks
 from tblctl.tableformat.predicate.nodes import AllOf, Node
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.location import shown_url
 
 _SPLIT_BYTES = 512 << 20
 """Limit of a partition's decoded bytes; one block may exceed it. About as much as 128 MiB of a Parquet file hold."""
@@ -86,6 +87,40 @@ class FilteringReader(TableReader):
             condition = AllOf(children=tuple(nodes)) if len(nodes) > 1 else nodes[0]
             self._reader = dataclasses.replace(self._reader, condition=condition)
         return [item for item, node in zip(filters, found, strict=True) if node is None]
+
+
+class NoStreamReader(DataSourceStreamReader):
+    """Refuses to read a table as a stream, at the first thing that Spark asks of it.
+
+    Spark stops the reader in any case, and calls a source's `streamReader` where an error in it is hidden by another.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802 (Spark's name)
+        """Refuse.
+
+        Raises:
+            InvalidOptionError: always.
+        """
+        raise InvalidOptionError(self._problem())
+
+    def latestOffset(self) -> NoReturn:  # noqa: N802 (Spark's name)
+        """Refuse, where Spark goes on with a query that it began otherwise."""
+        raise InvalidOptionError(self._problem())
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Refuse; Spark asks for offsets first."""
+        del partition
+        raise InvalidOptionError(self._problem())
+
+    def _problem(self) -> str:
+        return (
+            f"{shown_url(self._location)} cannot be read as a stream (spark.readStream): read the newest version again "
+            "and again with spark.read.format(...).load(...), each time with a condition on what is new, such as "
+            ".option('where', \"at > '2026-01-01'\"); writeStream is supported"
+        )
 
 
 def column_schema(schema: Schema, names: Sequence[str] | None) -> pa.Schema:

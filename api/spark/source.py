@@ -11,7 +11,14 @@ from pyspark.sql.types import StructType
 
 from tblctl.as_of import version_as_of
 from tblctl.spark.options import SourceOptions
-from tblctl.spark.reading import FilteringReader, TableReader, column_schema, frame_schema, require_same
+from tblctl.spark.reading import (
+    FilteringReader,
+    NoStreamReader,
+    TableReader,
+    column_schema,
+    frame_schema,
+    require_same,
+)
 from tblctl.spark.types import returned_schema
 from tblctl.spark.writing import StreamWriter, TableWriter
 from tblctl.tableformat.environment import SYSTEM
@@ -54,6 +61,10 @@ class TableSource(DataSource):
             condition_in(options.where, snapshot.schema),
             parallelism=self.parallelism,
         )
+
+    def streamReader(self, schema: StructType) -> NoStreamReader:  # noqa: N802 (Spark's name)
+        del schema
+        return NoStreamReader(self._options().location)
 
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
         return TableWriter(self._staged_writer(schema), everything=overwrite)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Thread
 from typing import Any
@@ -13,6 +13,7 @@ import click
 
 import tblctl
 from tblctl.cli.arguments import params
+from tblctl.cli.arguments.common import is_typed
 
 NAMES = ("engine", "master", "remote", "spark_conf", "on_conflict", "commit_every")
 
@@ -92,7 +93,7 @@ class EngineChoice:
     @classmethod
     def of(cls, words: dict[str, Any]) -> EngineChoice:
         """Take the options of this module out of `words`. Refuse options that contradict each other."""
-        choice = cls(**{name: words.pop(name) for name in NAMES})
+        choice = _without_settings(cls(**{name: words.pop(name) for name in NAMES}))
         if choice.master is not None and choice.remote is not None:
             params.refuse(
                 "--master and --remote exclude each other: the first starts Spark, the second connects to a server"
@@ -132,6 +133,17 @@ class EngineChoice:
             "on_conflict": self.on_conflict,
             "commit_every": self.commit_every,
         }
+
+
+def _without_settings(choice: EngineChoice) -> EngineChoice:
+    """Drop what the user's settings say of the engine where what was typed says otherwise."""
+    if choice.remote is not None or (choice.engine == "local" and is_typed("engine")):
+        choice = replace(choice, master=choice.master if is_typed("master") else None)
+    if (choice.master is not None and is_typed("master")) or choice.remote is not None:
+        choice = replace(choice, engine=choice.engine if is_typed("engine") else "auto")
+    if choice.engine == "local" and not is_typed("master"):
+        choice = replace(choice, master=None)
+    return choice
 
 
 @contextmanager

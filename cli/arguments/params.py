@@ -8,15 +8,36 @@ import os
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 import tblctl
 
-LOCATION = click.argument("location", metavar="LOC")
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+def complete_folders(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Let the shell complete the name of a folder."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(begun, type="dir")]
+
+
+def complete_files(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Let the shell complete the name of a file."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(begun, type="file")]
+
+
+LOCATION = click.argument("location", metavar="LOC", shell_complete=complete_folders)
 NATIVE_LOCATION = click.argument(
-    "location", metavar="LOC", callback=lambda ctx, _param, text: refuse_iceberg(ctx, text)
+    "location",
+    metavar="LOC",
+    callback=lambda ctx, _param, text: refuse_iceberg(ctx, text),
+    shell_complete=complete_folders,
 )
 """The location of a table of tblctl's own format."""
 
@@ -32,52 +53,6 @@ def refuse_iceberg(ctx: click.Context, location: str) -> str:
 def refuse(problem: str) -> NoReturn:
     """Raise a usage error."""
     raise click.UsageError(problem, click.get_current_context(silent=True))
-
-
-def common_options() -> list[click.Parameter]:
-    """Return the options of every command: storage, form of the output, display of errors."""
-    return [
-        click.Option(
-            ["--storage-option", "storage_options"],
-            metavar="KEY=VALUE",
-            multiple=True,
-            callback=lambda _ctx, _param, pairs: read_storage_options(pairs),
-            help="An option of the storage's fsspec driver, such as endpoint_url=http://127.0.0.1:9000; a dot nests: "
-            "client_kwargs.region_name=eu-west-1. Repeatable.",
-        ),
-        click.Option(
-            ["--json", "as_json"], is_flag=True, help="Print JSON, and nothing else, on standard output."
-        ),
-        debug_option(),
-    ]
-
-
-def debug_option() -> click.Option:
-    """Return `--debug`. It is looked up before the words are parsed, since parsing may fail too."""
-    return click.Option(
-        ["--debug"],
-        is_flag=True,
-        expose_value=False,
-        help="Log each step to standard error, and show the traceback of an error.",
-    )
-
-
-def version_option() -> click.Option:
-    """Return `--version`."""
-
-    def show(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
-        if asked:
-            click.echo(f"tblctl {tblctl.__version__}")
-            ctx.exit()
-
-    return click.Option(
-        ["--version"],
-        is_flag=True,
-        expose_value=False,
-        is_eager=True,
-        callback=show,
-        help="Print the version.",
-    )
 
 
 def read_pairs(pairs: tuple[str, ...], *, option: str) -> dict[str, str]:
@@ -266,6 +241,15 @@ PLANS_AT = click.option(
     metavar="URL",
     help="Iceberg: where pending plans are kept, if the table's property tblctl.plans does not say. Not below the "
     "table's location: other engines delete what they do not know there.",
+)
+
+
+METRICS_FILE = click.option(
+    "--metrics-file",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Also write figures of the table to FILE, as text for Prometheus: depth, overlaps, bytes, the unclustered "
+    "share, the last recluster.",
 )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,7 +14,8 @@ from tblctl.cli.show import render
 PICTURE = click.option(
     "--picture",
     metavar="FILE",
-    help="Also draw the blocks, their depth and the history. FILE ends with .svg, .png or .html.",
+    help="Also draw the blocks, their depth and the history. FILE ends with .svg, .png or .html; with .html if there "
+    "are several tables, which share a page.",
 )
 COMPARE = click.option(
     "--compare",
@@ -46,6 +49,40 @@ def draw(
     """Draw the picture, if one is asked for."""
     if picture is not None:
         table.picture(picture, columns=columns, where=where, compare=compare)
+
+
+def check_page(picture: str | None) -> None:
+    """Refuse a file that is no page, before there is anything to draw."""
+    if picture is not None:
+        from tblctl.pictures.survey import check_page as check
+
+        check(picture)
+
+
+def draw_all(
+    survey: Sequence[tblctl.SurveyedTable],
+    picture: str | None,
+    opening: dict[str, Any],
+    *,
+    columns: str | None,
+    where: str | None,
+) -> None:
+    """Draw several tables on one page, if that is asked for. What cannot be drawn is named there with the reason."""
+    if picture is None:
+        return
+    from tblctl.pictures.survey import Entry, write_page
+
+    entries = []
+    for item in survey:
+        problem, drawn = item.error or "", None
+        try:
+            if not problem:
+                table = tblctl.open(item.location, **opening)
+                drawn = table.picture(columns=columns, where=where).picture
+        except tblctl.errors.TblctlError as error:
+            problem = str(error)
+        entries.append(Entry(location=item.location, picture=drawn, problem=problem))
+    write_page(entries, picture)
 
 
 def say_drawn(picture: str | None) -> None:

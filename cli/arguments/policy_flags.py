@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tblctl.cli.arguments import params
+from tblctl.cli.arguments.common import is_typed
 from tblctl.cli.command import Command
 
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ def parameters() -> tuple[click.Parameter, ...]:
 def names() -> tuple[str, ...]:
     """Return the options of a plan, by the library's names."""
     return (*(str(param.name) for param in parameters() if param.name != "policy"), *_OTHERS)
+
+
+def given(words: Mapping[str, Any], *, with_settings: bool) -> dict[str, Any]:
+    """Return the options of a plan that have a value; `with_settings` also those that the user's settings give."""
+    return {
+        name: words[name] for name in names() if words[name] is not None and (with_settings or is_typed(name))
+    }
 
 
 def check(policy: str | None, given: Mapping[str, Any]) -> None:

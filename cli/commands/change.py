@@ -9,12 +9,15 @@ import click
 
 import tblctl
 from tblctl.cli.arguments import params
-from tblctl.cli.command import FAILED, command
+from tblctl.cli.command import command
+from tblctl.cli.failures import FAILED
 from tblctl.cli.show import render
 from tblctl.cli.show.outcomes import OUTCOME_JSON, print_outcome, rewrite_clause
 from tblctl.cli.show.progress import progress
 
-FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True)
+FILES = click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, shell_complete=params.complete_files
+)
 MEMORY = params.size_option(
     "--memory",
     "Memory that the write may use, such as 2GiB (default: the table's setting memory_bytes). Rows that fit are "
@@ -54,6 +57,7 @@ def _validated(batch: Any) -> Any:
     tblctl append /data/lineitem part-*.parquet
     tblctl scan /data/old --output - | tblctl append /data/new -""",
     json_shape=OUTCOME_JSON,
+    writes=True,
 )
 @params.NATIVE_LOCATION
 @FILES
@@ -97,6 +101,7 @@ def append(
     "delete",
     example="""tblctl delete /data/lineitem --where "l_orderkey < 1000 or l_comment is null" """,
     json_shape=OUTCOME_JSON,
+    writes=True,
 )
 @params.NATIVE_LOCATION
 @click.option(
@@ -116,6 +121,7 @@ def delete(*, location: str, where: str, storage_options: dict[str, Any], as_jso
     "update",
     example="""tblctl update /data/lineitem --set "l_tax = 0, l_comment = NULL" --where "l_shipmode = 'AIR'" """,
     json_shape=OUTCOME_JSON,
+    writes=True,
 )
 @params.NATIVE_LOCATION
 @click.option(
@@ -153,6 +159,7 @@ def update(
     tblctl overwrite /data/lineitem new/*.parquet
     tblctl overwrite /data/lineitem march.parquet --where "l_shipdate between '1995-03-01' and '1995-03-31'" """,
     json_shape=OUTCOME_JSON,
+    writes=True,
 )
 @params.NATIVE_LOCATION
 @FILES

@@ -42,8 +42,13 @@ def depth(
     key of several columns may look deeper than it is, and bucket(n, column) has no range, since it keeps no order. Of 2
     to 4 columns it also shows how well blocks separate them: how many have a place in common, and what ranges read.
     """
-    found = tblctl.open(location, **opening).info(columns=terms, where=where, worst=worst, boxes=True)
+    table = tblctl.open(location, **opening)
+    found = table.info(columns=terms, where=where, worst=worst, boxes=True)
     if as_json:
         render.print_json(found.to_dict())
     else:
-        put_info(found, params.refine_advice(location, opening))
+        put_info(
+            found,
+            params.refine_advice(location, opening),
+            is_iceberg=isinstance(table, tblctl.IcebergTable),
+        )

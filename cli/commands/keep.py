@@ -9,7 +9,8 @@ import click
 
 import tblctl
 from tblctl.cli.arguments import params
-from tblctl.cli.command import FAILED, command
+from tblctl.cli.command import command
+from tblctl.cli.failures import FAILED
 from tblctl.cli.show import page, render
 from tblctl.cli.show.outcomes import OUTCOME_JSON, print_outcome
 from tblctl.cli.show.progress import progress
@@ -114,7 +115,7 @@ def gc(
     opening: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Expire old snapshots and delete objects that no snapshot needs.
+    """Expire old snapshots and delete objects that none needs.
 
     Objects that a kept snapshot or a tag names are never deleted. Of Iceberg tables only what tblctl itself left behind
     is deleted, and with --keep or --expire-older-than what expired snapshots alone needed.

@@ -10,10 +10,13 @@ import click
 
 import tblctl
 from tblctl.cli.arguments import params, pictures
-from tblctl.cli.command import FAILED, command
-from tblctl.cli.show import page, render, timeline
+from tblctl.cli.command import command
+from tblctl.cli.failures import FAILED
+from tblctl.cli.show import page, prometheus, render, timeline
 from tblctl.cli.show.figures import INFO_JSON, average_depth, put_comparison, put_info
+from tblctl.cli.show.flags import located
 from tblctl.cli.show.folder import show_folder
+from tblctl.cli.show.progress import progress
 
 WORST = click.option(
     "--worst",
@@ -52,7 +55,7 @@ WORST = click.option(
     if the writer of an Iceberg table did not say),
     info (the object above without last_runs and options; null without a cluster key)""",
 )
-@click.argument("locations", metavar="[LOC]...", nargs=-1)
+@click.argument("locations", metavar="[LOC]...", nargs=-1, shell_complete=params.complete_folders)
 @params.WHERE_BLOCKS
 @click.option(
     "--columns",
@@ -74,6 +77,7 @@ WORST = click.option(
 )
 @pictures.PICTURE
 @pictures.COMPARE
+@params.METRICS_FILE
 @params.opens_any_format
 def info(
     *,
@@ -86,6 +90,7 @@ def info(
     picture: str | None,
     compare: pictures.Versions | None,
     namespace: str | None,
+    metrics_file: str | None,
     opening: dict[str, Any],
     as_json: bool,
 ) -> None:
@@ -101,38 +106,53 @@ def info(
     changes. They are measured by --columns, from the statistics in their footers; `key=value` folders are columns.
     """
     params.check_namespace(namespace, below)
+    prometheus.check_metrics_file(metrics_file)
     if len(locations) == 1 and below is None:
         table = tblctl.open(locations[0], **opening)
+        drawn: dict[str, Any] = {"picture": picture, "compare": compare}
         if isinstance(table, tblctl.ParquetFolder):
-            if history:
-                params.refuse("--history is for tables: plain files have no versions")
-            show_folder(table, columns, where, worst=worst, picture=picture, compare=compare, as_json=as_json)
+            if history or metrics_file is not None:
+                flag = "--history" if history else "--metrics-file"
+                params.refuse(f"{flag} is for tables: plain files have no versions")
+            show_folder(table, columns, where, worst=worst, as_json=as_json, **drawn)
             return
-        found = table.info(columns=columns, where=where, worst=worst)
+        with progress("measuring"):
+            found = table.info(columns=columns, where=where, worst=worst)
         compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
-        pictures.draw(table, picture, compare, columns=columns, where=where)
+        pictures.draw(table, columns=columns, where=where, **drawn)
         by_key = columns is None and where is None
         advice = params.refine_advice(locations[0], opening)
+        if metrics_file is not None:  # runs cost a request each
+            figures = prometheus.of_info(table.location, found, timeline.last_runs(table))
+            prometheus.write_metrics(metrics_file, [figures])
         show_one(table, found, compared, history=history, by_key=by_key, advice=advice, as_json=as_json)
         if not as_json:
             pictures.say_drawn(picture)
         return
+    if history or compare is not None:
+        params.refuse("--history and --compare are for one table")
+    pictures.check_page(picture)
+    places = several(locations, below, namespace, opening)
+    words: dict[str, Any] = {"columns": columns, "where": where}
+    with progress("measuring"):
+        survey = tblctl.survey(places, worst=worst, **words, **opening)
+    prometheus.write_metrics(metrics_file, [prometheus.of_survey(item) for item in survey])
+    pictures.draw_all(survey, picture, opening, **words)
+    show_survey(survey, picture, as_json=as_json)
+
+
+def several(
+    locations: tuple[str, ...], below: str | None, namespace: str | None, opening: dict[str, Any]
+) -> list[str]:
+    """Return the locations of several tables. Refuse files that a glob without quotes stands for."""
     if not locations and below is None:
         params.refuse("name a table (LOC), several of them, or --all DIR")
-    if history or picture is not None or compare is not None:
-        params.refuse("--history, --picture and --compare are for one table")
-    if len(locations) > 1 and all(
-        Path(location).is_file() for location in locations
-    ):  # a glob without quotes
+    if len(locations) > 1 and all(Path(location).is_file() for location in locations):
         params.refuse(
             "files are measured together by their folder, or by a glob in quotes: 'DIR/*.parquet'; these are "
             f"{len(locations):,} files"
         )
-    more = [] if below is None else find_tables(below, namespace, opening)
-    survey = tblctl.survey([*locations, *more], columns=columns, where=where, worst=worst, **opening)
-    show_survey(survey, as_json=as_json)
-    if any(item.error is not None for item in survey):
-        click.get_current_context().exit(FAILED)
+    return [*locations, *([] if below is None else find_tables(below, namespace, opening))]
 
 
 def find_tables(below: str, namespace: str | None, opening: dict[str, Any]) -> list[str]:
@@ -174,14 +194,14 @@ def show_one(
             shown["history"] = [point.to_dict() for point in points]
         render.print_json(shown)
         return
-    put_info(found, advice)
+    put_info(found, advice, is_iceberg=isinstance(table, tblctl.IcebergTable))
     if problem:
         page.put((f"(delete files cannot be counted: {render.printable(problem)})", "red"))
     elif deletes and any(deletes.values()):
         counts = [f"{count:,} {kind}" for kind, count in deletes.items() if count]
         page.put((f"(delete files: {', '.join(counts)}; rows count as stored)", page.RULE))
     if idle is not None:
-        page.put((f"(a recluster would leave these: {render.printable(idle.note)})", page.RULE))
+        page.put((f"(a recluster would leave these: {render.printable(located(idle.note))})", page.RULE))
     if compared:
         put_comparison(compared)
     if not isinstance(table, tblctl.IcebergTable):
@@ -215,11 +235,19 @@ def idle_plan(table: tblctl.Table, found: tblctl.ClusteringInfo) -> tblctl.Plan 
     return None if plan is None or plan.groups else plan
 
 
-def show_survey(survey: tuple[tblctl.SurveyedTable, ...], *, as_json: bool) -> None:
-    """Print a line for each table, worst first, then a line for each table that could not be measured."""
+def show_survey(survey: tuple[tblctl.SurveyedTable, ...], picture: str | None, *, as_json: bool) -> None:
+    """Print a line for each table, worst first, then a line for each that could not be measured: then exit with 1."""
     if as_json:
         render.print_json([item.to_dict() for item in survey])
-        return
+    else:
+        put_survey(survey)
+        pictures.say_drawn(picture)
+    if any(item.error is not None for item in survey):
+        click.get_current_context().exit(FAILED)
+
+
+def put_survey(survey: tuple[tblctl.SurveyedTable, ...]) -> None:
+    """Print the tables."""
     rows = [
         (
             item.location,

@@ -15,6 +15,7 @@ from tblctl.cli.show import plans, render
 from tblctl.cli.show.output import cannot_write
 from tblctl.cli.show.pending import PENDING_JSON, print_cancelled, print_pending, print_scheduled
 from tblctl.cli.show.plans import PLAN_JSON
+from tblctl.cli.show.progress import progress
 from tblctl.local_file import whole_file
 
 
@@ -84,7 +85,7 @@ def plan(
     With --schedule, one process plans, and others carry out, several at once if need be. Hudi calls these modes
     schedule and execute; a recluster without a plan does both (scheduleAndExecute).
     """
-    limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
+    limits = policy_flags.given(words, with_settings=not (show or cancel))
     selection = {"--final": final, "--where": where, "--policy": policy, "--cluster-by": cluster_by, **limits}
     check_words(selection, {"--output": output}, keep=keep, expires=expires, show=show, cancel=cancel)
     policy_flags.check(policy, limits)
@@ -99,15 +100,15 @@ def plan(
         print_cancelled(table.cancel_plan(cancel, plans_at=plans_at), as_json=as_json)
         return
     if keep:
-        kept = scheduled(
-            table, limits, final=final, policy=policy, where=where, expires=expires or "7d", plans_at=plans_at
-        )
+        until = {"expires": expires or "7d", "plans_at": plans_at}
+        with progress("planning"):
+            kept = scheduled(table, limits, final=final, policy=policy, where=where, **until)
         advice = params.refine_advice(location, opening)
         print_scheduled(kept, words=here(plans_at=plans_at), final=final, advice=advice, as_json=as_json)
         return
-    made = planned(
-        table, limits, final=final, policy=policy, where=where, **params.keyed_by(table, cluster_by)
-    )
+    keyed = params.keyed_by(table, cluster_by)
+    with progress("planning"):
+        made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
     if output is not None:
         write_plan(made, output)
     plans.print_plan(made, final=final, advice=params.refine_advice(location, opening), as_json=as_json)

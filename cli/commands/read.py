@@ -89,6 +89,8 @@ def scan(
     """
     if as_json and output_path == "-":
         raise click.UsageError("--json and --output - both want standard output", click.get_current_context())
+    if explain and output_path is not None:
+        params.excluded("--explain", "--output", "--explain reads no rows")
     table = tblctl.open(
         location,
         as_of=as_of,
@@ -198,7 +200,14 @@ def history(*, location: str, limit: int | None, opening: dict[str, Any], as_jso
     if any(notes):
         names.append("note")
         rows = [[*row, note] for row, note in zip(rows, notes, strict=True)]
-    render.print_table(names, rows, right=(0, 3, 4, 5, 6, 7), text=(9,) if any(notes) else ())
+    render.print_table(
+        names,
+        rows,
+        right=(0, 3, 4, 5, 6, 7),
+        text=(9,) if any(notes) else (),
+        least={0: 8, 8: 8},
+        dropped=(7, 4, 3, 8, 1),
+    )
 
 
 @command(
@@ -230,7 +239,8 @@ def files(*, location: str, limit: int | None, storage_options: dict[str, Any], 
         )
         for b in objects
     ]
-    render.print_table(("path", "rows", "size", "level", "run", "min", "max"), rows, right=(1, 2, 3))
+    names = ("path", "rows", "size", "level", "run", "min", "max")
+    render.print_table(names, rows, right=(1, 2, 3), least={0: 13, 4: 8, 5: 8, 6: 8}, dropped=(4, 3, 2))
 
 
 def key(values: list[Any] | None) -> str:

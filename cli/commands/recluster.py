@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import IO, Any
 
 import click
@@ -13,10 +14,11 @@ import tblctl
 from tblctl import errors
 from tblctl.cli.arguments import params, policy_flags
 from tblctl.cli.arguments.engines import EngineChoice, engine_options
-from tblctl.cli.command import Terminated, command, say, with_notes
+from tblctl.cli.command import command, say, with_notes
 from tblctl.cli.commands.measure import find_tables
 from tblctl.cli.commands.plan import planned
-from tblctl.cli.show import plans, render
+from tblctl.cli.failures import Terminated
+from tblctl.cli.show import plans, prometheus, render
 from tblctl.cli.show.outcomes import RECLUSTER_JSON, print_missing, print_recluster, watched_line
 from tblctl.cli.show.plans import PLAN_JSON
 from tblctl.cli.show.policies import POLICIES_JSON, print_policies
@@ -44,8 +46,9 @@ OLDEST = "oldest"
     with --list-policies an {POLICIES_JSON.strip()}
     with --watch an object a line for each round: time, location, status (reclustered, idle, conflict, failed, error,
             budget), outcome (the first object above, or null), error, bytes_today""",
+    writes=True,
 )
-@click.argument("locations", metavar="LOC...", nargs=-1)
+@click.argument("locations", metavar="LOC...", nargs=-1, shell_complete=params.complete_folders)
 @click.option(
     "--final",
     is_flag=True,
@@ -91,6 +94,7 @@ OLDEST = "oldest"
 @click.option(
     "--list-policies", is_flag=True, help="Only list the policies, what each does, and its options."
 )
+@params.METRICS_FILE
 @params.size_option("--daily-bytes", "With --watch: most bytes of files to rewrite a day (UTC).")
 @engine_options
 @params.opens_any_format
@@ -111,6 +115,7 @@ def recluster(
     pending: str | None,
     plans_at: str | None,
     cluster_by: str | None,
+    metrics_file: str | None,
     opening: dict[str, Any],
     as_json: bool,
     **words: Any,
@@ -124,14 +129,14 @@ def recluster(
         list_all_policies(locations, as_json=as_json)
         return
     engine = EngineChoice.of(words).arguments()
-    limits = {name: words[name] for name in policy_flags.names() if words[name] is not None}
     given = {"--plan": plan_file, "--pending": pending}
+    limits = policy_flags.given(words, with_settings=not any(given.values()))
     check_words(limits, given, final, dry_run, where=where, policy=policy)
     check_pending(pending, plans_at, engine, {"--plan": plan_file, "--cluster-by": cluster_by})
     selection: dict[str, Any] = {"policy": policy, "where": where, "options": limits or None}
     if every is not None:
         alone = {"--final": final, "--dry-run": dry_run, "--if-exists": if_exists, "--cluster-by": cluster_by}
-        check_watch(locations, below, {**alone, **given})
+        check_watch(locations, below, {**alone, **given, "--metrics-file": metrics_file})
         tables = tables_to_watch(locations, below, namespace, opening)
         rounds = tblctl.watch(tables, every=every, daily_bytes=daily_bytes, **selection, **engine, **opening)
         print_watch(rounds, as_json=as_json)
@@ -144,15 +149,23 @@ def recluster(
         return
     keyed = params.keyed_by(table, cluster_by)
     if dry_run:
-        made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
+        with progress("planning"):
+            made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
         plans.print_plan(made, final=final, advice=params.refine_advice(location, opening), as_json=as_json)
         return
     if pending is not None:
-        print_recluster(carry_out(table, pending, plans_at, engine), as_json=as_json)
-        return
-    with progress("reclustering") as report, naming(plan_file):
-        outcome = table.recluster(plan, final=final, progress=report, **selection, **keyed, **engine)
-    print_recluster(outcome, as_json=as_json)
+        work = partial(carry_out, table, pending, plans_at, engine)
+    else:
+        work = partial(carry_out_now, table, plan, plan_file, final=final, **selection, **keyed, **engine)
+    print_recluster(prometheus.metered(metrics_file, table, work), as_json=as_json)
+
+
+def carry_out_now(
+    table: tblctl.Table, plan: tblctl.Plan | None, file: IO[str] | None, **words: Any
+) -> tblctl.Outcome:
+    """Plan and carry out, or carry out the plan of a file."""
+    with progress("reclustering", first="planning") as report, naming(file):
+        return table.recluster(plan, progress=report, **words)
 
 
 def list_all_policies(locations: tuple[str, ...], *, as_json: bool) -> None:
@@ -213,6 +226,8 @@ def check_watch(locations: tuple[str, ...], below: str | None, alone: dict[str, 
     if not locations and below is None:
         params.refuse("name the tables to watch (LOC...), or --all DIR")
     for flag, value in alone.items():
+        if value and flag == "--metrics-file":
+            params.excluded("--watch", flag, "run `tblctl info --all DIR --metrics-file FILE` beside it")
         if value:
             params.excluded("--watch", flag, "each turn plans one round of each table anew")
 

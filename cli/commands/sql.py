@@ -21,6 +21,7 @@ from tblctl.cli.show.progress import progress
     json_shape=f"""
     {RECLUSTER_JSON.strip()}
     if IF EXISTS finds no table, an object: location, note""",
+    writes=True,
 )
 @click.argument("statement")
 @engine_options
@@ -32,7 +33,7 @@ def sql(*, statement: str, storage_options: dict[str, Any], as_json: bool, **wor
     """
     engine = EngineChoice.of(words).arguments()
     parsed = tblctl.parse_statement(statement)
-    with progress("reclustering") as report:
+    with progress("reclustering", first="planning") as report:
         outcome = tblctl.execute(statement, storage_options=storage_options, progress=report, **engine)
     if outcome is None:
         print_missing(parsed.location, as_json=as_json)

@@ -14,7 +14,9 @@ import tblctl
 from tblctl.cli.arguments import params
 from tblctl.cli.command import command
 from tblctl.cli.show import page, render
+from tblctl.cli.show.flags import located
 from tblctl.cli.show.folder import gain_to_json, put_gain
+from tblctl.cli.show.progress import progress
 
 EXPLAINED = 3
 PREDICATE_WIDTH = 60
@@ -32,7 +34,8 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     object: snapshot, cluster_by [term], total_block_count, predicates [{text, blocks_read}],
     candidates [{terms, average_depth, average_overlaps, distinct_bounds, null_share, unknown_block_count,
     inexact_block_count, blocks_read [an estimate for each predicate; an upper bound for one on other columns],
-    named_by (predicates on its columns), average_blocks_read (null without predicates), why, caveats}],
+    named_by (predicates on its columns), range_share (of a block, of the column's whole range),
+    average_blocks_read (null without predicates), why, caveats}],
     best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for);
     of plain Parquet files also gain and next, of the best candidate, as for `tblctl info`""",
 )
@@ -65,7 +68,8 @@ def suggest(
     table = tblctl.open(location, **opening)
     text = None if predicates is None else read_file(predicates)
     try:
-        found = table.suggest(text)
+        with progress("measuring"):
+            found = table.suggest(text)
     except tblctl.errors.InvalidPredicateError as error:
         message = f"{predicates}: {error}"
         raise tblctl.errors.InvalidPredicateError(message, **error.details) from error
@@ -126,7 +130,8 @@ def put_suggestion(found: tblctl.Suggestion) -> None:
     ]
     reads = ("reads",) if found.predicates else ()
     names = ("rank", "key", *reads, "depth now", "bounds", "nulls")
-    page.put_table(names, rows, right=(0, *range(2, len(names))))
+    last = len(names) - 1
+    page.put_table(names, rows, right=(0, *range(2, len(names))), least={1: 16}, dropped=(last, last - 1))
     if any(item.named_by < len(found.predicates) for item in found.candidates):
         note = "(<= some conditions test other columns: fewer if those run along with the key within blocks)"
         page.put((note, page.RULE))
@@ -152,7 +157,7 @@ def put_caveats(candidates: Sequence[tblctl.Candidate]) -> None:
     if keys:
         page.put(("\nto keep in mind", page.HEADING))
     for text, about in keys.items():
-        page.put_paragraph(f"- {', '.join(about)}: {text}", indent=2)
+        page.put_paragraph(f"- {', '.join(about)}: {located(text)}", indent=2)
 
 
 def put_predicates(found: tblctl.Suggestion) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tblctl
 from tblctl.cli.show import page, render
+from tblctl.cli.show.flags import located
 
 BAR_WIDTH = 40
 LEAST_KEY_WIDTH = 12
@@ -17,7 +18,7 @@ INFO_JSON = """
 object: cluster_by_keys [term], total_block_count, constant_block_count, unclustered_block_count,
 unknown_block_count, average_overlaps, average_depth, block_depth_histogram {label: blocks},
 depth {p50, p95, p99, max}, levels {level: the same figures of its blocks alone}, rows, bytes,
-inexact_block_count (their bounds may be wider than their keys),
+inexact_block_count (their bounds may be wider than their keys), unclustered_share (of the blocks, from 0 to 1),
 worst [{min [value], max [value], depth, blocks, rows, bytes}] (the deepest ranges of keys); averages and
 percentiles are null if there are blocks, but none in the order of the key; of a zorder or hilbert key also
 outside {column: share of the rows in blocks that lie beyond the boundaries of the curve}; of these, and in
@@ -26,12 +27,12 @@ depth {mean, p99, max, sampled, standard_error} (the last two null if all blocks
 reads [{columns, share, best}]} (the shares of the blocks that ranges on these columns read, now and at best)"""
 
 
-def put_info(found: tblctl.ClusteringInfo, advice: str = "") -> None:
+def put_info(found: tblctl.ClusteringInfo, advice: str = "", *, is_iceberg: bool = False) -> None:
     """Print the figures, the histogram, the levels if there are several, the boxes and the worst ranges.
 
     `advice` is what makes more bounds known and exact, a clause; empty for nothing.
     """
-    put_headline(found, advice)
+    put_headline(found, advice, is_iceberg=is_iceberg)
     put_histogram(found)
     if len(found.levels) > 1:
         put_levels(found)
@@ -41,7 +42,7 @@ def put_info(found: tblctl.ClusteringInfo, advice: str = "") -> None:
         put_worst(found.worst)
 
 
-def put_headline(found: tblctl.ClusteringInfo, advice: str = "") -> None:
+def put_headline(found: tblctl.ClusteringInfo, advice: str = "", *, is_iceberg: bool = False) -> None:
     """Print the figures of the whole table."""
     apart = [
         f"{count:,} {word}"
@@ -72,23 +73,30 @@ def put_headline(found: tblctl.ClusteringInfo, advice: str = "") -> None:
     )
     for note in doubts(found.unknown_block_count, found.inexact_block_count, advice):
         page.put((note, page.RULE))
-    for note in drift(found.outside):
+    for note in drift(found.outside, is_iceberg=is_iceberg):
         page.put((note, page.RULE))
     if found.unclustered_block_count:
-        unclustered = render.count(found.unclustered_block_count, "block")
-        note = (
-            f"({unclustered} not in the order of the key: no depth counts them until a recluster sorts them)"
-        )
-        page.put((note, page.RULE))
+        page.put((unclustered(found), page.RULE))
 
 
-def drift(outside: Sequence[tuple[str, float]]) -> list[str]:
+def unclustered(found: tblctl.ClusteringInfo) -> str:
+    """Return a note on blocks that are not in the order of the key."""
+    count, every = found.unclustered_block_count, found.total_block_count
+    verb = "is" if count == 1 else "are"
+    return located(
+        f"({count:,} of {render.count(every, 'block')} {verb} not in the key's order, so no depth counts "
+        f"{'it' if count == 1 else 'them'}: run `tblctl recluster LOC --final`)"
+    )
+
+
+def drift(outside: Sequence[tuple[str, float]], *, is_iceberg: bool) -> list[str]:
     """Return a note on the columns of a curve that have many rows beyond its boundaries."""
     parts = [f"{share:.0%} in {render.printable(name)}" for name, share in outside if share >= MUCH_OUTSIDE]
     if not parts:
         return []
     what = f"rows beyond the boundaries of the curve: {', '.join(parts)}"
-    return [f"({what}; there they are not told apart. New boundaries: `tblctl alter LOC --cluster-by same`)"]
+    renew = "recluster LOC --cluster-by same --policy full" if is_iceberg else "alter LOC --cluster-by same"
+    return [located(f"({what}; there they are not told apart. New boundaries: `tblctl {renew}`)")]
 
 
 def doubts(unknown: int, inexact: int, advice: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli.command import FAILED
+from tblctl.cli.failures import FAILED
 from tblctl.cli.show import page, render
 from tblctl.cli.show.flags import in_flags
 from tblctl.cli.show.plans import price_clause

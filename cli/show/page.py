@@ -1,4 +1,4 @@
-"""Print lines, tables and fields: plain text, with some colour on a terminal (none with NO_COLOR)."""
+"""Print lines, tables and fields: plain text, with some colour on a terminal (none with NO_COLOR), or by --color."""
 
 from __future__ import annotations
 
@@ -28,13 +28,24 @@ DEEP_DEPTH = 16
 def put(*spans: str | Span) -> None:
     """Print one line."""
     parts = [span if isinstance(span, tuple) else (span, "") for span in spans]
-    if not sys.stdout.isatty():
+    forced = color_asked()
+    if not (sys.stdout.isatty() if forced is None else forced):
         click.echo("".join(text for text, _ in parts))
         return
     from rich.console import Console
     from rich.text import Text
 
-    Console(highlight=False).print(Text.assemble(*parts), soft_wrap=True)
+    always: dict[str, Any] = {"no_color": False, "color_system": "standard"} if forced else {}
+    console = Console(highlight=False, force_terminal=True, **always)
+    with console.capture() as captured:  # what rich writes itself would end the process where nobody reads it
+        console.print(Text.assemble(*parts), soft_wrap=True)
+    click.echo(captured.get(), nl=False, color=True)
+
+
+def color_asked() -> bool | None:
+    """Return whether --color asks for colours; None if the terminal and NO_COLOR decide."""
+    ctx = click.get_current_context(silent=True)
+    return None if ctx is None else ctx.color
 
 
 def put_paragraph(text: str, *, indent: int, style: str = "") -> None:
@@ -54,10 +65,10 @@ def put_table(
     *,
     right: Iterable[int] = (),
     styles: Sequence[str] = (),
-    text: Sequence[int] = (),
+    **fit: Any,
 ) -> None:
-    """Print a table as `render.print_table` does; `styles` colour the bars of its rows."""
-    whole, left_out = render.table(names, rows, width=render.terminal_width(), right=right, text=text)
+    """Print a table as `render.print_table` does, with its `fit`; `styles` colour the bars of its rows."""
+    whole, left_out = render.table(names, rows, width=render.terminal_width(), right=right, **fit)
     header, rule, *lines = whole.splitlines()
     put((header, HEADING))
     put((rule, RULE))

@@ -10,17 +10,23 @@ import json
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import click
 
+from tblctl.sizes import size_text
+
+size = size_text  # `render.size(..)`, as the other texts here
+
 CELL_WIDTH = 48  # of a table on a terminal. In a pipe cells keep their full length
 GAP = "  "
 INDENT = "    "
+NARROW = 80  # columns: on terminals with fewer, even times are shortened
 LEAST_TEXT_WIDTH = 24  # sentences in narrower columns are hard to read
 ELLIPSIS = "…"
-SIZE_STEP = 1024
+NOTHING_SHRINKS: Mapping[int, int] = MappingProxyType({})
 
 
 def print_json(value: Any) -> None:
@@ -39,16 +45,6 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 def count(number: int, noun: str) -> str:
     """Return `1 row`, `6,001,215 rows`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def size(size_bytes: int) -> str:
-    """Return `512 B`, `1.5 KiB`, `194.0 MiB`."""
-    value = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < SIZE_STEP:
-            return f"{value:.1f} {unit}" if unit != "B" else f"{size_bytes} B"
-        value /= SIZE_STEP
-    return f"{value:,.1f} PiB"
 
 
 def duration(seconds: float) -> str:
@@ -116,6 +112,8 @@ def table(
     width: int | None,
     right: Iterable[int] = (),
     text: Sequence[int] = (),
+    least: Mapping[int, int] = NOTHING_SHRINKS,
+    dropped: Sequence[int] = (),
 ) -> tuple[str, tuple[str, ...]]:
     """Return an aligned table, and the names of the columns left out because they do not fit `width`.
 
@@ -126,41 +124,83 @@ def table(
         right: positions of the columns aligned to the right, numbers mostly.
         text: positions of columns of sentences. They are never cut: they are wrapped within what the others leave, or
             below their rows where that is too little.
+        least: positions of columns that are shortened where there is no room, such as paths, and how wide they stay.
+        dropped: positions of columns in the order in which they are left out where there is still no room. Without
+            them, columns are left out in the middle.
     """
     cells = [[cell(value) for value in row] for row in rows]
     header = [printable(name) for name in names]
     if width is None:
         return _aligned(header, cells, range(len(names)), right), ()
     limits = [None if place in text else CELL_WIDTH for place in range(len(names))]
-    header, *cells = [
-        [value if most is None else shorten(value, most) for value, most in zip(row, limits, strict=True)]
-        for row in (header, *cells)
-    ]
+    header, *cells = [_cut(row, limits) for row in (header, *cells)]
     widths = [max(map(text_width, column)) for column in zip(header, *cells, strict=True)]
     if _total(widths) <= width:
         return _aligned(header, cells, range(len(names)), right), ()
-    # What says nothing in any row makes room for sentences. Of data, every column is named.
+    # What says nothing in any row makes room, unless it is data: of that every column is named.
     fixed = [
         place
         for place in range(len(names))
-        if place not in text and (not text or any(row[place] for row in cells))
+        if place not in text and (not (text or dropped) or any(row[place] for row in cells))
     ]
-    shown = [fixed[place] for place in fitting([widths[place] for place in fixed], width)]
+    _squeeze(widths, fixed, width, least)
+    limits = [None if place in text else widths[place] for place in range(len(names))]
+    header, *cells = [_cut(row, limits) for row in (header, *cells)]
+    if not text and _total(widths) <= width:
+        return _aligned(header, cells, range(len(names)), right), ()
+    if dropped:
+        shown = _without(widths, fixed, width, dropped)
+    else:
+        shown = [fixed[place] for place in fitting([widths[place] for place in fixed], width)]
     left_out = tuple(names[place] for place in fixed if place not in shown)
     room = width - _total([widths[place] for place in shown]) - len(GAP) * len(text)
     beside = [] if left_out or room < LEAST_TEXT_WIDTH * len(text) else list(text)
     shares = dict(zip(beside, shared([widths[place] for place in beside], room), strict=True))
-    lines = []
-    for number, row in enumerate((header, *cells)):
-        parts = [
-            wrapped(row[place], shares[place]) if place in shares else [row[place]]
-            for place in range(len(names))
-        ]
-        height = max(len(parts[place]) for place in (*shown, *beside))
-        lines += [[part[deep] if deep < len(part) else "" for part in parts] for deep in range(height)]
-        if number and not beside:
-            lines += [[INDENT + line] for place in text for line in wrapped(row[place], width - len(INDENT))]
+    lines = [
+        line
+        for number, row in enumerate((header, *cells))
+        for line in _lines_of(row, shown, shares, text if number and not beside else (), width)
+    ]
     return _aligned(lines[0], lines[1:], sorted((*shown, *beside)), right, has_gap=bool(left_out)), left_out
+
+
+def _cut(row: Sequence[str], limits: Sequence[int | None]) -> list[str]:
+    return [value if most is None else shorten(value, most) for value, most in zip(row, limits, strict=True)]
+
+
+def _lines_of(
+    row: Sequence[str], shown: Sequence[int], shares: Mapping[int, int], below: Sequence[int], width: int
+) -> list[list[str]]:
+    """Return a row's lines: sentences are wrapped within their shares of the width, or stand below it."""
+    parts = [
+        wrapped(row[place], shares[place]) if place in shares else [row[place]] for place in range(len(row))
+    ]
+    height = max(len(parts[place]) for place in (*shown, *shares))
+    lines = [[part[deep] if deep < len(part) else "" for part in parts] for deep in range(height)]
+    return lines + [[INDENT + line] for place in below for line in wrapped(row[place], width - len(INDENT))]
+
+
+def _squeeze(widths: list[int], fixed: Sequence[int], width: int, least: Mapping[int, int]) -> None:
+    """Take from the widest columns that may be shortened until all fit, or none has more to give."""
+    over = _total([widths[place] for place in fixed]) - width
+    while over > 0:
+        giving = [place for place in fixed if widths[place] > least.get(place, widths[place])]
+        if not giving:
+            return
+        widths[max(giving, key=widths.__getitem__)] -= 1
+        over -= 1
+
+
+def _without(widths: Sequence[int], fixed: Sequence[int], width: int, dropped: Sequence[int]) -> list[int]:
+    """Return the columns that are left when those that matter least are left out until the others fit."""
+    shown = list(fixed)
+    for place in dropped:
+        mark = len(GAP) + len(ELLIPSIS) if len(shown) < len(fixed) else 0
+        if _total([widths[item] for item in shown]) + mark <= width:
+            break
+        if place in shown and len(shown) > 1:
+            shown.remove(place)
+    return shown
 
 
 def _aligned(
@@ -250,9 +290,13 @@ def print_table(
     *,
     right: Iterable[int] = (),
     text: Sequence[int] = (),
+    least: Mapping[int, int] = NOTHING_SHRINKS,
+    dropped: Sequence[int] = (),
 ) -> None:
-    """Print a table that fits the terminal, and the names of the columns left out. `text`: as for `table`."""
-    lines, left_out = table(names, rows, width=terminal_width(), right=right, text=text)
+    """Print a table that fits the terminal, and the names of the columns left out; the rest is as for `table`."""
+    lines, left_out = table(
+        names, rows, width=terminal_width(), right=right, text=text, least=least, dropped=dropped
+    )
     click.echo(lines)
     if left_out:
         click.echo(left_out_line(left_out))
@@ -264,8 +308,11 @@ def left_out_line(names: Sequence[str]) -> str:
 
 
 def time(timestamp: str) -> str:
-    """Return an ISO timestamp, on a terminal as `minute`."""
-    return timestamp if terminal_width() is None else minute(timestamp)
+    """Return an ISO timestamp, on a terminal as `minute`, on a narrow one without the year."""
+    width = terminal_width()
+    if width is None:
+        return timestamp
+    return minute(timestamp) if width >= NARROW else minute(timestamp)[len("2026-") :]
 
 
 def minute(timestamp: str) -> str:

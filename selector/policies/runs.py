@@ -187,7 +187,9 @@ def _left_out(found: _Found, waiting: Mask, options: RunsOptions) -> list[Reject
     could = (view.selectable | may_part) & ~(view.unclustered | is_unordered)
     unknown, ordered = could & view.unknown, could & ~view.unknown & waiting
     if unknown.any():
-        more = "no other one is there to merge with" if include else "see --include-unclustered and --final"
+        more = (
+            "no other one is there to merge with" if include else "`tblctl recluster LOC --final` merges them"
+        )
         rejections.append(rejection(view, "unknown", unknown, f"of unknown range: {more}"))
     if ordered.any():
         why = "left for later: blocks in no known order are sorted in first"

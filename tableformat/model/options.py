@@ -158,9 +158,6 @@ OPTION_DOCS: dict[str, str] = {
 """Meaning, unit and (default) of each option, for help texts."""
 
 
-_SIZE_STEP = 1024
-
-
 def parse_size(text: str, *, needs_unit: bool = False) -> int:
     """Return bytes from `1048576`, `500MB` (powers of ten), `2GiB` or `2G` (powers of two).
 
@@ -179,14 +176,6 @@ def parse_size(text: str, *, needs_unit: bool = False) -> int:
     if size != int(size):
         raise InvalidOptionError(f"{text!r} is not a whole number of bytes")
     return int(size)
-
-
-def size_text(size_bytes: int) -> str:
-    """Return bytes for people: `512 B`, `1.5 KiB`, `194.0 MiB`."""
-    value, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
-    while value >= _SIZE_STEP and len(units) > 1:
-        value, units = value / _SIZE_STEP, units[1:]
-    return f"{value:,.1f} {units[0]}" if units[0] != "B" else f"{size_bytes} B"
 
 
 def parse_duration(text: str) -> float:

@@ -82,11 +82,11 @@ NAMES = {
     "ClusteringInfo": """
         average_depth average_overlaps block_depth_histogram boxes bytes cluster_by_keys constant_block_count depth
         depth_buckets inexact_block_count is_mostly_unclustered levels outside rows total_block_count
-        unclustered_block_count unknown_block_count worst
+        unclustered_block_count unclustered_share unknown_block_count worst
     """,
     "ClusteringFigures": """
         average_depth average_overlaps block_depth_histogram bytes constant_block_count depth depth_buckets
-        is_mostly_unclustered rows total_block_count unclustered_block_count unknown_block_count
+        is_mostly_unclustered rows total_block_count unclustered_block_count unclustered_share unknown_block_count
     """,
     "DepthFigures": "max p50 p95 p99",
     "BoxFigures": "columns depth reads selectivity total_block_count unknown_block_count",
@@ -103,7 +103,7 @@ NAMES = {
     """,
     "Candidate": """
         average_blocks_read average_depth average_overlaps blocks_read caveats distinct_bounds inexact_block_count
-        named_by null_share terms unknown_block_count why
+        named_by null_share range_share terms unknown_block_count why
     """,
     "Plan": """
         advice bill groups is_limited note options policy predicted rejected snapshot sorts table_id
@@ -140,10 +140,12 @@ NAMES = {
         recluster_policy row_group_rows sort_scope
     """,
     "$ tblctl": """
-        --debug --version alter append check create delete depth drop estimate files gc history info overwrite plan
-        recluster
-        rollback scan sql suggest tag update
+        --debug --version alter append check completion config create delete depth drop estimate files gc history info
+        overwrite plan recluster rollback scan sql suggest tag update version
     """,
+    "$ tblctl version": "--debug --json",
+    "$ tblctl completion": "--debug SHELL",
+    "$ tblctl config": "--debug --json show",
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
     "$ tblctl append": "--debug --json --memory --recluster --storage-option FILE... LOC",
     "$ tblctl scan": """
@@ -157,8 +159,8 @@ NAMES = {
         --storage-option --widen-column LOC
     """,
     "$ tblctl info": """
-        --all --branch --catalog-option --columns --compare --debug --history --json --metadata-cache --namespace
-        --picture --refine --storage-option --where --worst [LOC]...
+        --all --branch --catalog-option --columns --compare --debug --history --json --metadata-cache --metrics-file
+        --namespace --picture --refine --storage-option --where --worst [LOC]...
     """,
     "$ tblctl depth": """
         --branch --catalog-option --debug --json --storage-option --where --worst LOC TERMS --metadata-cache --refine
@@ -171,7 +173,7 @@ NAMES = {
         --daily-bytes --day-column --day-rolling --debug --delete-file-threshold --delete-ratio-threshold
         --dry-run --engine --every-range --final --if-exists --include-unclustered --json --list-policies
         --master --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups --max-seconds --memory
-        --metadata-cache --min-input-files --most-blocks --namespace --no-day-rolling --no-every-range
+        --metadata-cache --metrics-file --min-input-files --most-blocks --namespace --no-day-rolling --no-every-range
         --no-include-unclustered --on-conflict --partition-column --partition-regex --partitions --pending
         --plan --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days --refine --remote
         --small-file-bytes --sort-columns --spark-conf --storage-option --target-depth --target-file-bytes
@@ -210,6 +212,7 @@ NAMES = {
         --refine --storage-option --target-depth LOC
     """,
 }
+SHARED_FLAGS = {"--color", "--log-level", "--profile", "--quiet", "--verbose", "-q", "-v"}
 SIGNATURES = {
     "tblctl": [
         "create(location, schema, *, cluster_by=(), sample=None, options=None, storage_options=None)",
@@ -247,7 +250,7 @@ SIGNATURES = {
         "gain(columns)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
-        "picture(path, *, columns=None, where=None, compare=None)",
+        "picture(path=None, *, columns=None, where=None, compare=None)",
         "suggest(predicates=None)",
     ],
     "Gain": ["to_dict()"],
@@ -263,7 +266,7 @@ SIGNATURES = {
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "pending_plans(*, plans_at=None)",
-        "picture(path, *, columns=None, where=None, compare=None)",
+        "picture(path=None, *, columns=None, where=None, compare=None)",
         "plan(policy=None, where=None, options=None, *, cluster_by=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
@@ -283,6 +286,7 @@ SIGNATURES = {
         "close(*, wait=True)",
         "check(deep=False, *, progress=None)",
         "compare(before, after, *, columns=None, where=None)",
+        "count(where=None)",
         "delete(where, *, progress=None)",
         "delete_tag(name)",
         "depth_history(limit=20)",
@@ -291,11 +295,12 @@ SIGNATURES = {
         "drop_column(path)",
         "files(limit=None)",
         "gc(keep=10, older_than='24h', *, dry_run=False)",
+        "head(n=10)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
         "pending_plans(*, plans_at=None)",
-        "picture(path, *, columns=None, where=None, compare=None)",
+        "picture(path=None, *, columns=None, where=None, compare=None)",
         "plan(policy=None, where=None, options=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
@@ -451,10 +456,10 @@ def attributes(kind: type) -> Iterable[str]:
 
 
 def flags(command: click.Command) -> Iterable[str]:
-    """Yield the flags of a command, and its arguments in capitals."""
+    """Yield the flags of a command but those that all have, and its arguments in capitals."""
     for item in command.get_params(click.Context(command)):
         if isinstance(item, click.Option):
-            yield from {*item.opts, *item.secondary_opts} - {"--help"}
+            yield from {*item.opts, *item.secondary_opts} - {"--help", *SHARED_FLAGS}
         else:
             yield item.human_readable_name
 
@@ -475,6 +480,12 @@ FOUND_SIGNATURES = {
     "tblctl": {signature(name, getattr(tblctl, name)) for name in FUNCTIONS},
     **{name: set(methods(found)) for name, found in CLASSES.items()},
 }
+
+
+@pytest.mark.parametrize("command", [application, *COMMANDS], ids=lambda command: command.name)
+def test_every_command_has_the_shared_flags(command: click.Command) -> None:
+    params = command.get_params(click.Context(command))
+    assert {flag for item in params for flag in item.opts} >= SHARED_FLAGS
 
 
 @pytest.mark.parametrize("owner", NAMES)

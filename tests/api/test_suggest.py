@@ -115,6 +115,18 @@ def test_without_conditions_columns_rank_by_depth(memory_url: str) -> None:
     assert found.to_dict()["candidates"][0]["average_blocks_read"] is None
 
 
+def test_a_column_of_random_values_is_not_first_on_two_blocks(memory_url: str) -> None:
+    table = tblctl.create(memory_url, "noise: int64, at: int64", options={"block_rows": 100})
+    for first in (0, 90):
+        noise = [number * 7919 % 1009 + first for number in range(100)]
+        table.append(pa.table({"noise": noise, "at": range(first, first + 100)}))
+    found = table.suggest().candidates
+    assert [item.average_depth for item in found] == [2.0, 2.0]
+    assert [item.terms for item in found] == [("at",), ("noise",)]
+    assert found[0].range_share < 0.6 < found[1].range_share
+    assert "nothing shows that rows follow it" in found[1].caveats[0]
+
+
 def test_a_column_that_runs_along_between_blocks_stays_narrow(memory_url: str) -> None:
     rows = pa.table({"a": range(400), "b": range(1000, 1400)})
     found = table_of(memory_url, rows).suggest(["b < 1100"])

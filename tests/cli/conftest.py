@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from tables import SCHEMA, rows
 
 import tblctl
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the settings of whoever runs the tests out of them."""
+    for name in [name for name in os.environ if name.startswith("TBLCTL_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TBLCTL_CONFIG", os.devnull)
 
 
 @pytest.fixture

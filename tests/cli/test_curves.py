@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tblctl.cli.main import application
+from tblctl.cli.show import figures
 
 KEY = "hilbert(ts, customer)"
 
@@ -69,10 +71,19 @@ def test_info_says_that_rows_lie_beyond_the_boundaries_and_what_to_do(events: Pa
     assert "beyond" not in done("info", events)
     done("append", events, write(tmp_path / "later.parquet", 10_000, 400))
     assert "rows beyond the boundaries of the curve: 50% in ts" in " ".join(done("info", events).split())
-    assert "--cluster-by same" in done("info", events)
+    assert f"New boundaries: `tblctl alter {events} --cluster-by same`)" in done("info", events)
     said = done("alter", events, "--cluster-by", "same")
     assert f"cluster key is now {KEY}, with new boundaries" in said
     assert "beyond" not in done("info", events)
+
+
+def test_on_an_iceberg_table_other_words_make_new_boundaries() -> None:
+    recluster = application.commands["recluster"]
+    with click.Context(recluster) as ctx:
+        ctx.params["locations"] = ("iceberg://prod/a.b",)
+        (note,) = figures.drift((("ts", 0.5), ("k", 0.01)), is_iceberg=True)
+    assert "`tblctl recluster iceberg://prod/a.b --cluster-by same --policy full`" in note
+    assert "50% in ts;" in note
 
 
 def test_info_measures_a_curve_that_the_table_does_not_have(events: Path) -> None:

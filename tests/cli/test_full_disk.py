@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -122,7 +123,8 @@ def test_a_full_standard_output_is_one_message(location: Path, words: tuple[str,
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr.startswith("tblctl: error: standard output cannot be written: "), done.stderr
+    said = json.loads(done.stderr)["message"] if "--json" in words else done.stderr
+    assert said.removeprefix("tblctl: error: ").startswith("standard output cannot be written: "), done.stderr
     assert "No space left on device" in done.stderr
     assert done.stderr.count("\n") == 1
 

@@ -90,6 +90,7 @@ def test_info_json_has_the_figures_of_the_table_of_its_levels_and_the_runs(loc: 
     assert {*figures, "cluster_by_keys", "levels", "worst", "last_runs", "options"} == set(found) - {
         "unknown_block_count",
         "inexact_block_count",
+        "unclustered_share",
     }
     assert figures <= set(found["levels"]["0"])
     assert found["depth"] == {"p50": 3, "p95": 3, "p99": 3, "max": 3}
@@ -225,10 +226,10 @@ def test_an_unknown_depth_is_a_question_mark_first_in_the_list_and_null(tmp_path
         ["overlaps", "?"],
         ["depth", "?"],
     ]
-    assert (
-        "(3 blocks not in the order of the key: no depth counts them until a recluster sorts them)" in lines
-    )
     told = as_json("info", url)
+    note = "(3 of 3 blocks are not in the key's order, so no depth counts them: run `tblctl recluster "
+    assert f"{note}{url} --final`)" in lines
+    assert told["unclustered_share"] == 1.0
     assert (told["average_depth"], told["average_overlaps"], told["depth"]["max"]) == (None, None, None)
     assert page.depth_style(told["average_depth"]) == "red"
     rows = done("info", "--all", tmp_path / "lake").splitlines()[2:]
@@ -288,7 +289,7 @@ def test_columns_apply_to_each_of_several_tables(many: Path) -> None:
         (["info", "{loc}", "--worst", "0"], 2, ["--worst", "0"]),
         (["info", "{loc}", "--worst", "-3"], 2, ["--worst", "-3"]),
         (["info", "{loc}", "{loc}", "--history"], 2, ["are for one table"]),
-        (["info", "--all", "{tmp}", "--picture", "x.svg"], 2, ["are for one table"]),
+        (["info", "--all", "{tmp}", "--picture", "x.svg"], 2, ["whose name ends with .html"]),
         (["info", "--all", "{tmp}/none"], 1, ["there is no table at or below", "none"]),
         (["info", "{tmp}/plain"], 2, ["has no cluster key", "--columns"]),
         (["info", "{loc}", "--columns", "idd"], 2, ["idd", "id"]),

@@ -115,7 +115,8 @@ def make_table(folder: Path) -> Path:
 
 
 def test_every_command_is_here() -> None:
-    assert {words.partition(" ")[0] for words in WORDS} == {command.name for command in COMMANDS}
+    of_tables = {command.name for command in COMMANDS if command.of_tables}
+    assert {words.partition(" ")[0] for words in WORDS} == of_tables
 
 
 @pytest.fixture

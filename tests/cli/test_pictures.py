@@ -92,7 +92,7 @@ def test_columns_and_where_hold_for_the_picture_too(loc: str, tmp_path: Path) ->
     words = ("--columns", "truncate(10, id)", "--where", "id < 10")
     assert invoke("info", loc, "--picture", tmp_path / "out.svg", *words).exit_code == 0
     svg = (tmp_path / "out.svg").read_text()
-    assert "orders by truncate(10, id)" in svg
+    assert "orders, snapshot 5, by truncate(10, id)" in svg
     assert "rows with id &lt; 10" in svg
 
 
@@ -123,3 +123,19 @@ def test_what_cannot_be_drawn_is_refused(
     assert (shown.exit_code, shown.stdout) == (code, "")
     assert expected in shown.stderr
     assert not (tmp_path / "out.svg").exists()
+
+
+def test_several_tables_are_one_page_with_those_that_cannot_be_drawn(loc: str, tmp_path: Path) -> None:
+    tblctl.create(tmp_path / "<plain>", "k: int64").append(pa.table({"k": [1]}))
+    file = tmp_path / "all.html"
+    shown = invoke("info", "--all", tmp_path, "--picture", file)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.splitlines()[-1].startswith(f"picture: {file} (")
+    page = file.read_text()
+    assert page.count("<svg") == 1
+    assert "orders, snapshot 5, by id" in page
+    assert "2 tables</h1>" in page
+    assert "&lt;plain&gt;</a>: " in page
+    assert "<plain>" not in page
+    assert "has no cluster key" in page
+    assert "<script" not in page

@@ -9,14 +9,14 @@ import sys
 import time
 from pathlib import Path
 
-import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
 import tblctl
 from tblctl import errors
-from tblctl.cli.command import exit_code, guarded
+from tblctl.cli.command import Command, guarded, interrupted
+from tblctl.cli.failures import Terminated, exit_code
 from tblctl.cli.main import COMMANDS, application
 
 
@@ -35,13 +35,18 @@ def test_help_lists_every_command_with_an_example() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_help_of_every_command_has_an_example_and_the_shape_of_its_json(command: click.Command) -> None:
+def test_help_of_every_command_has_an_example_and_the_shape_of_its_json(command: Command) -> None:
     result = run(command.name, "--help")
     assert result.exit_code == 0
     assert f"Example:\n  tblctl {command.name} " in result.stdout
-    assert "--json" in result.stdout
-    assert "--storage-option" in result.stdout
-    assert "With --json, standard output is one:" in result.stdout
+    assert command.name == "completion" or "--json" in result.stdout
+    assert ("--storage-option" in result.stdout) == command.of_tables
+    assert command.name == "completion" or "With --json, standard output is one:" in result.stdout
+
+
+@pytest.mark.parametrize("words", [("info",), ()])
+def test_h_is_short_for_help(words: tuple[str, ...]) -> None:
+    assert run(*words, "-h").stdout == run(*words, "--help").stdout
 
 
 @pytest.mark.parametrize("name", ["create", "alter"])
@@ -74,7 +79,6 @@ def test_without_a_command_the_help_is_shown_as_wrong_usage() -> None:
         (["scan", "t", "--columns", "a,,b"], "names separated by commas"),
         (["scan", "t", "--output", "x.xlsx"], "'x.xlsx' must end in one of .parquet"),
         (["scan", "t", "--output", "s3://b/x.parquet"], "only local files are written"),
-        (["scan", "t", "--output", "-", "--json"], "both want standard output"),
         (["scan", "t", "--storage-option", "key"], "'key' is not KEY=VALUE"),
         (["create", "t"], "one of --schema and --like"),
         (["create", "t", "--schema", "a: int64", "--like", "x.parquet"], "one of --schema and --like"),
@@ -168,6 +172,28 @@ def test_an_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == "tblctl: interrupted\n"
 
 
+def test_ctrl_c_is_answered_at_once_and_then_ends_the_command(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert capfd.readouterr().err == "tblctl: stopping ...\n"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Terminated])
+def test_a_command_that_writes_and_is_stopped_says_where_to_look(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tblctl, "open", stop, raising=False)
+    told = run("append", "my table", "x.parquet").stderr.splitlines()
+    assert "\n".join(told[1:]) == (
+        "`tblctl history 'my table'` lists what is committed; files of what is not were deleted, or are left for "
+        "`tblctl gc 'my table'`"
+    )
+    assert len(run("history", "t").stderr.splitlines()) == 1, "it writes nothing"
+
+
 def test_a_reader_that_closes_the_pipe_early_sees_no_error() -> None:
     program = (
         "import sys, click; from tblctl.cli.command import guarded\n"
@@ -179,7 +205,16 @@ def test_a_reader_that_closes_the_pipe_early_sees_no_error() -> None:
     os.read(read_end, 10)
     os.close(read_end)
     _, stderr = process.communicate(timeout=60)
-    assert (process.returncode, stderr) == (1, b"")
+    assert (process.returncode, stderr) == (141, b"")
+
+
+def test_a_command_whose_reader_is_gone_ends_silently_with_141(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(tblctl, "open", gone, raising=False)
+    result = run("history", "t")
+    assert (result.exit_code, result.output) == (141, "")
 
 
 BUSY = """
@@ -221,7 +256,9 @@ def test_a_merge_that_is_terminated_cleans_up_and_says_so(tmp_path: Path) -> Non
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)  # supervisors ask twice
         _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (143, b"tblctl: terminated\n")
+    first, note = said.decode().splitlines()
+    assert (process.returncode, first) == (143, "tblctl: terminated")
+    assert f"`tblctl history {tmp_path / 't'}` lists what is committed" in note
     assert not list((tmp_path / "tmp").iterdir())
     assert sorted(path.name for path in (tmp_path / "t" / "data").iterdir()) == before
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import tblctl
-from tblctl.cli.command import _PrintableFormatter
+from tblctl.cli.log import _Formatter
 from tblctl.cli.main import application
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202eevil\u0430\u2066\n</script><script>alert(1)</script>\t\r"
@@ -79,7 +79,7 @@ def test_a_missing_table_is_shown_escaped(tmp_path: Path) -> None:
 
 def test_a_message_of_the_log_stays_on_its_line() -> None:
     record = logging.LogRecord("tblctl", logging.INFO, "x", 1, "wrote %s", (HOSTILE,), None)
-    text = _PrintableFormatter("%(message)s").format(record)
+    text = _Formatter("%(message)s").format(record)
     assert text.isprintable()
 
 

@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
 import tblctl
-from tblctl.cli.command import exit_code
+from tblctl.cli.failures import exit_code
 from tblctl.cli.main import application
 from tblctl.tableformat.errors import (
     AccessDeniedError,

@@ -33,6 +33,7 @@ NAMES = [
     "bytes",
     "worst",
     "inexact_block_count",
+    "unclustered_share",
 ]
 
 
@@ -123,6 +124,7 @@ def test_the_json_has_these_names_in_this_order():
         "bytes": 5000,
         "worst": [],
         "inexact_block_count": 0,
+        "unclustered_share": 0.2,
     }
 
 

@@ -63,7 +63,9 @@ def test_a_bar_covers_the_keys_from_its_first_to_its_last_whole():
 def test_a_picture_shows_keys_levels_and_figures(memory_url: str, tmp_path: Path):
     svg = drawn(table_of(memory_url, (1, 5), (2, 6), (10, 12), (7, 7)), tmp_path)
     found = texts(svg)
-    assert {"table by a", "level 0", "1", "12", "snapshot", "Depth histogram", "History"} <= set(found)
+    assert {"table, snapshot 5, by a", "level 0", "1", "12", "snapshot", "Depth histogram", "History"} <= set(
+        found
+    )
     assert "snapshot 5: 4 blocks, depth 1.50 on average and 2 at most" in found
     assert LEVEL_COLORS[0] in svg
 
@@ -282,7 +284,7 @@ def test_a_table_without_key_asks_for_columns(memory_url: str, tmp_path: Path):
     table.append(pa.table({"a": [1, 2]}))
     with pytest.raises(errors.InvalidKeyError, match="--columns"):
         table.picture(tmp_path / "out.svg")
-    assert "table by a" in texts(drawn(table, tmp_path, columns="a"))
+    assert "table, snapshot 2, by a" in texts(drawn(table, tmp_path, columns="a"))
 
 
 def test_versions_that_cannot_be_read_are_named(memory_url: str, tmp_path: Path):

@@ -282,6 +282,14 @@ def test_a_column_may_bear_the_name_of_a_command(name):
     )
 
 
+def test_the_caret_stands_below_the_place_after_wide_characters():
+    with pytest.raises(InvalidPredicateError) as caught:
+        parse_where("'日本' = s or 'e\u0301' = s or nope = 1", SCHEMA)
+    line, caret = str(caught.value).splitlines()[-2:]
+    position = line.index("nope")
+    assert caret.index("^") == position + 2 - 1, "two take two columns, a mark on another none"
+
+
 def test_a_long_text_is_excerpted_around_the_caret():
     with pytest.raises(InvalidPredicateError) as caught:
         parse_where("a = 1 AND " * 1000 + "nope = 1", SCHEMA)

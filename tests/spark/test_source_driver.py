@@ -100,6 +100,14 @@ def test_a_condition_that_is_none_is_told_when_the_table_is_loaded(tmp_path: Pat
         source(table, where="id > 1").schema()
 
 
+def test_a_stream_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+    reader = source(make(tmp_path)).streamReader(FRAME)
+    for ask in (reader.initialOffset, reader.latestOffset, lambda: reader.read(spark.InputPartition(0))):
+        with pytest.raises(InvalidOptionError, match=r"cannot be read as a stream .* spark\.read"):
+            ask()
+    reader.stop()
+
+
 def test_batches_are_small_enough_for_the_jvm(tmp_path: Path) -> None:
     table = make(tmp_path).scan().to_arrow()
     assert [batch.num_rows for batch in reading.batches(table, most_rows=5)] == [5, 5, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,6 +33,15 @@ _TOKEN_ERROR = re.compile(
 )
 """Matches quotes and comments, each in one piece. `opened` is one that is never closed. Linear time: the first one that
 is never closed is the first error, and ends the search."""
+
+
+def _columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: wide characters take two, marks on others none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
 
 
 class _Tokenizer(Tokenizer):
@@ -132,7 +142,7 @@ class SqlText:
         where = (
             f"column {position - start + 1}" if line == 1 else f"line {line}, column {position - start + 1}"
         )
-        caret = " " * (position - first) + "^"
+        caret = " " * _columns(self.text[first:position]) + "^"
         msg = f"cannot read the {self.noun} at {where}: {problem}\n  {excerpt}\n  {caret}"
         raise self.error(msg, position=position) from cause
 
