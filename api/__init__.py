@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tblctl.advise.suggest import Candidate, Suggestion
     from tblctl.folder import ParquetFolder
     from tblctl.iceberg import IcebergTable, from_iceberg
+    from tblctl.importing import import_parquet
     from tblctl.maintain.measure import MeasuredVersion
     from tblctl.merger.engines.spark.session import open_session as spark_session
     from tblctl.merger.round.group_run import GroupOutcome
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from tblctl.results import (
         BlockInfo,
         CheckReport,
+        ExportOutcome,
         GcOutcome,
+        ImportOutcome,
         Outcome,
         PendingPlan,
         ScanExplanation,
@@ -70,7 +73,9 @@ _HOMES = {  # module, or module:name if the name differs there
     "MeasuredVersion": "tblctl.maintain.measure",
     "BlockInfo": "tblctl.results",
     "CheckReport": "tblctl.results",
+    "ExportOutcome": "tblctl.results",
     "GcOutcome": "tblctl.results",
+    "ImportOutcome": "tblctl.results",
     "Outcome": "tblctl.results",
     "PendingPlan": "tblctl.results",
     "ScanExplanation": "tblctl.results",
@@ -80,6 +85,7 @@ _HOMES = {  # module, or module:name if the name differs there
     "IcebergTable": "tblctl.iceberg",
     "ParquetFolder": "tblctl.folder",
     "from_iceberg": "tblctl.iceberg",
+    "import_parquet": "tblctl.importing",
     "Scan": "tblctl.scan",
     "SelectOptions": "tblctl.selector.options",
     "Plan": "tblctl.selector.plan",
@@ -121,6 +127,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "create",
     "open",
     "from_iceberg",
+    "import_parquet",
     "exists",
     "drop",
     "read_schema",
@@ -136,6 +143,8 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "ParquetFolder",
     "Scan",
     "WriteOutcome",
+    "ImportOutcome",
+    "ExportOutcome",
     "SnapshotInfo",
     "BlockInfo",
     "ScanExplanation",

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from tblctl.cli.command import FAILED, Application, terminated
 from tblctl.cli.commands import (
+    bring,
     change,
     define,
     depth,
@@ -29,8 +30,10 @@ from tblctl.cli.load_arrow import load_arrow
 
 COMMANDS = (
     define.create,
+    bring.import_files,
     change.append,
     read.scan,
+    bring.export,
     change.delete,
     change.update,
     change.overwrite,

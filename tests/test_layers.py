@@ -125,7 +125,14 @@ BANS = (
         owners=(
             "tableformat/",
             # operations of the native format only
-            *("api/table.py", "api/tables.py", "api/scan.py", "api/warehouse.py", "api/spark/"),
+            *(
+                "api/table.py",
+                "api/tables.py",
+                "api/scan.py",
+                "api/warehouse.py",
+                "api/spark/",
+                "api/importing.py",
+            ),
         ),
         instead="tblctl.tableformat.formats.open_port: tables of every format are behind the port",
     ),

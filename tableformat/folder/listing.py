@@ -58,11 +58,15 @@ class Files:
 
     def without(self, names: pa.Array | pa.ChunkedArray) -> Files:
         """Return the other files."""
-        left = np.flatnonzero(~np.asarray(pc.is_in(self.names, names).to_numpy(zero_copy_only=False), bool))
+        is_among = np.asarray(pc.is_in(self.names, names).to_numpy(zero_copy_only=False), bool)
+        return self.at(np.flatnonzero(~is_among))
+
+    def at(self, places: np.ndarray) -> Files:
+        """Return the files at some places."""
         return Files(
-            names=self.names.take(pa.array(left)),
-            size_bytes=self.size_bytes[left],
-            modified_seconds=self.modified_seconds[left],
+            names=self.names.take(pa.array(places)),
+            size_bytes=self.size_bytes[places],
+            modified_seconds=self.modified_seconds[places],
         )
 
     @property

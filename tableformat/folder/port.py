@@ -56,7 +56,7 @@ class FolderPort:
         here = None if "://" in text else Path(text).expanduser()
         if here is not None and here.is_file():
             here = here.resolve()
-            return cls(Storage(here.parent, options), Chosen(name=here.name), env, cache=cache)
+            return cls(Storage(here.parent, options), Chosen(names=frozenset({here.name})), env, cache=cache)
         if here is not None and here.is_dir():  # whatever characters its name has
             return cls(Storage(here, options), Chosen(), env, cache=cache)
         folder, pattern = split_glob(text)
@@ -65,8 +65,14 @@ class FolderPort:
     @property
     def location(self) -> str:
         """The folder or glob, without secrets."""
-        below = self._chosen.name or self._chosen.pattern
-        return self._storage.url if below is None else f"{self._storage.url}/{below}"
+        below = self._chosen.pattern or min(self._chosen.names, default=None)
+        more = f" and {len(self._chosen.names) - 1:,} more" if len(self._chosen.names) > 1 else ""
+        return self._storage.url if below is None else f"{self._storage.url}/{below}{more}"
+
+    @property
+    def storage(self) -> Storage:
+        """Where the files are."""
+        return self._storage
 
     @property
     def whole_folder(self) -> str | None:
@@ -84,17 +90,23 @@ class FolderPort:
         An append takes files of one schema, without the columns that folders' names give. Paths deeper than a folder
         need a loop, and those on remote storage have no globs.
         """
-        name = self._chosen.name or self._chosen.pattern or f"*{ENDING}"
+        name = min(self._chosen.names, default=self._chosen.pattern or f"*{ENDING}")
         depth = name.count("/")
         fits = self._storage.is_local and "**" not in name and version.has_one_layout
         if not fits or version.folder_columns or version.depths != {depth}:
             return None
-        return f"{shlex.quote(self._storage.url)}/{name if self._chosen.name is None else shlex.quote(name)}"
+        return f"{shlex.quote(self._storage.url)}/{shlex.quote(name) if self._chosen.names else name}"
 
     @once
     def _version(self) -> FolderVersion:
         files = list_files(self._storage, self._chosen)
         return FolderVersion(self.location, files, lambda: self._parts(files))
+
+    def only(self, files: Files, progress: Progress | None = None) -> FolderVersion:
+        """Return some of the files; their footers are read when needed, and not kept."""
+        return FolderVersion(
+            self.location, files, lambda: read_parts(self._storage, files, progress=progress)
+        )
 
     def _parts(self, files: Files) -> list[Part]:
         if self._cache is None:

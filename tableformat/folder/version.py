@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.folder.layout import absent, unified
+from tblctl.tableformat.folder.layout import Layout, absent, unified
 from tblctl.tableformat.folder.listing import Files
+from tblctl.tableformat.folder.partitions import FolderColumn, Partitions
 from tblctl.tableformat.folder.parts import Part
-from tblctl.tableformat.folder.statistics import FolderColumn, FolderStatistics, folder_columns
+from tblctl.tableformat.folder.statistics import FolderStatistics
 from tblctl.tableformat.keys.columns import KeyColumns
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.block import Block
@@ -87,13 +88,26 @@ class FolderVersion:
 
     @once
     def _given(self) -> tuple[FolderColumn, ...]:
-        return folder_columns(self.files, self.location)
+        return Partitions.of(self.files, self.location).columns()
 
     @once
     def folder_columns(self) -> tuple[str, ...]:
         """The names of the columns that folders' names give, and files do not have."""
         own = {item.name for part in self._parts for item in part.layout.columns}
         return tuple(column.name for column in self._given if column.name not in own)
+
+    @property
+    def layouts(self) -> list[Layout]:
+        """The columns of files, each layout once."""
+        return [part.layout for part in self._parts]
+
+    def own_columns(self) -> pa.Schema:
+        """Return the columns that files have, each with the type that holds the values of all.
+
+        Raises:
+            SchemaMismatchError: files differ in the type of a column.
+        """
+        return unified(self.layouts, self.location)
 
     @property
     def has_one_layout(self) -> bool:
@@ -112,8 +126,8 @@ class FolderVersion:
         Raises:
             SchemaMismatchError: files differ in the type of a column, or in the keys of their folders.
         """
-        layouts = [part.layout for part in self._parts]
-        columns = unified(layouts, self.location)
+        layouts = self.layouts
+        columns = self.own_columns()
         found = Schema.create(columns)
         for layout, names in absent(layouts, found):
             LOG.warning(

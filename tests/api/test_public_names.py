@@ -61,6 +61,11 @@ NAMES = {
         attempts blocks_added blocks_removed bytes_added note operation recluster rows_added rows_removed
         seconds snapshot
     """,
+    "ImportOutcome": """
+        blocks_added bytes_added bytes_read commits files_changed files_known files_taken is_new location note
+        recluster rows_added seconds snapshot
+    """,
+    "ExportOutcome": "bytes files location rows seconds snapshot",
     "SnapshotInfo": """
         blocks blocks_added blocks_removed bytes bytes_added cluster_by detail operation options readable rows
         rows_added rows_removed sequence tags timestamp
@@ -140,18 +145,23 @@ NAMES = {
         recluster_policy row_group_rows sort_scope
     """,
     "$ tblctl": """
-        --debug --version alter append check create delete depth drop estimate files gc history info overwrite plan
+        --debug --version alter append check create delete depth drop estimate export files gc history import info
+        overwrite plan
         recluster
         rollback scan sql suggest tag update
     """,
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
-    "$ tblctl append": "--debug --json --memory --recluster --storage-option FILE... LOC",
+    "$ tblctl import": """
+        --cluster-by --commit-every --debug --hive --json --memory --no-hive --recluster --storage-option LOC SRC...
+    """,
+    "$ tblctl export": "--columns --debug --json --overwrite --storage-option --where DIR LOC",
+    "$ tblctl append": "--debug --hive --json --memory --no-hive --recluster --storage-option FILE... LOC",
     "$ tblctl scan": """
         --as-of --columns --debug --explain --json --limit --output --report --storage-option --where LOC
     """,
     "$ tblctl delete": "--debug --json --storage-option --where LOC",
     "$ tblctl update": "--debug --json --set --storage-option --where LOC",
-    "$ tblctl overwrite": "--debug --json --memory --storage-option --where FILE... LOC",
+    "$ tblctl overwrite": "--debug --hive --json --memory --no-hive --storage-option --where FILE... LOC",
     "$ tblctl alter": """
         --add-column --cluster-by --debug --drop-cluster-by --drop-column --json --rename-column --set
         --storage-option --widen-column LOC

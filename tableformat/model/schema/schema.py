@@ -351,14 +351,20 @@ def _type_differences(path: str, table: pa.DataType, data: pa.DataType) -> Itera
 
 _SQL = {
     "bool": "BOOLEAN",
-    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
-    "float32": "REAL", "float64": "DOUBLE", "date32": "DATE", "string": "VARCHAR",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "float32": "REAL",
+    "float64": "DOUBLE",
+    "date32": "DATE",
+    "string": "VARCHAR",
 }
 """How types are called in SQL, by their texts here."""
 
 
 def _sql_cast(path: str, table: pa.DataType, data: pa.DataType) -> str | None:
-    """Return a cast in SQL to a column's type; None if there is none, or not from that type, or the name needs quotes."""
+    """Return a cast in SQL to a column's type; None if there is none from that type, or the name needs quotes."""
     if not path.isidentifier() or child_fields(table) or child_fields(data) or pt.is_duration(data):
         return None
     table = table.value_type if pt.is_dictionary(table) else table

@@ -294,7 +294,7 @@ def accepts(column: pa.DataType, data: pa.DataType) -> bool:
 
 
 def can_cast(column: pa.DataType, data: pa.DataType) -> bool:
-    """Return whether incoming data of a type is cast to a column's, each value checked: one that does not fit is an error.
+    """Return whether incoming data of a type is cast to a column's. A value that does not fit is an error.
 
     Besides what `accepts` says: integers of any width and sign, and timestamps and times of any unit.
     """

@@ -71,6 +71,13 @@ class InputRows:
         return self.skim(columns)
 
 
+def are_paths(data: Any) -> bool:
+    """Return whether data is a path, or several."""
+    if isinstance(data, list | tuple):
+        return bool(data) and all(isinstance(item, str | os.PathLike) for item in data)
+    return isinstance(data, str | os.PathLike)
+
+
 def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
     """Return the rows of `data`.
 
@@ -82,10 +89,12 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
     Raises:
         InvalidDataError: a file is missing or in another format, or `data` is none of these.
     """
-    if isinstance(data, str | os.PathLike):
-        return _files([os.fspath(data)], reach)
-    if isinstance(data, list | tuple) and data and all(isinstance(item, str | os.PathLike) for item in data):
-        return _files([os.fspath(item) for item in data], reach)
+    if isinstance(data, InputRows):
+        return data
+    if are_paths(data):
+        return _files(
+            [os.fspath(item) for item in (data if isinstance(data, list | tuple) else [data])], reach
+        )
     if isinstance(data, pa.Table):
         return _reader(data.to_reader(max_chunksize=_BATCH_ROWS), "the table given")
     if isinstance(data, pa.RecordBatch):
