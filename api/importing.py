@@ -63,14 +63,13 @@ def import_parquet(
 
     The table keeps a list of the files that it took, by path, size and time, committed together with their rows. So an
     import that was interrupted is called again, and one that is called every hour takes the new files. Files that were
-    written again since they were taken are reported, and not taken again. All footers are read before anything is
-    written. Rows are decoded and sorted by the cluster key within `memory_bytes`.
+    written again since are reported, and not taken again. All footers are read before anything is written. Rows are
+    decoded, and sorted by the cluster key within `memory_bytes`.
 
     Args:
         source: a folder, a glob or a file, or several.
         location: of the table, a path or an fsspec URL.
-        hive: whether folders `key=value` are columns. None refuses files that lie in such folders, unless they have
-            the columns themselves.
+        hive: as for `Table.append`.
         cluster_by: the cluster key of a new table, as `tblctl.create` takes it. A table that exists must have it.
         recluster: carry out one round after the last commit.
         memory_bytes: memory budget for rows; None for the table's option.
@@ -88,42 +87,25 @@ def import_parquet(
     if commit_bytes < 1:
         raise InvalidOptionError(f"commit_bytes is {commit_bytes}, expected at least 1")
     started = SYSTEM.elapsed()
-    sources = find_sources(source, lambda place: Storage(place, storage_options))
-    there = tables.exists(location, storage_options=storage_options)
     native = NativeTable(Storage(location, storage_options), SYSTEM)
-    table = Table(native) if there else None
-    if table is not None:
+    there = tables.exists(location, storage_options=storage_options)
+    if there:
         _require_key(native, cluster_by)
-    base, known = ((), COLUMNS.empty_table()) if table is None else lists_of(native)
-    found = _sorted_out(sources, known)
-    types = {} if table is None else {field.name: field.type for field in table.schema}
-    work = [
-        _Work(rows=item.source.rows(item.new, hive=hive, types=types, progress=progress), listed=item.listed)
-        for item in found
-        if len(item.new)
-    ]
-    if table is None and work:
-        table = _created(location, work, cluster_by, storage_options)
+    base, known = lists_of(native) if there else ((), COLUMNS.empty_table())
+    found = _sorted_out(find_sources(source, lambda place: Storage(place, storage_options)), known)
+    types = {field.name: field.type for field in native.head().schema.arrow} if there else {}
+    work = [item.work(hive, types, progress) for item in found if len(item.new)]
+    if work and not there:
+        _create(location, work, cluster_by, storage_options)
     run = _Run(native, base=base, memory_bytes=memory_bytes, commit_bytes=commit_bytes, progress=progress)
-    last = None
-    if table is not None:
-        last = run.carry_out(table, work, recluster=recluster)
-        table.close()
+    last = run.carry_out(work, recluster=recluster)
     return ImportOutcome(
-        location=os.fspath(location) if table is None else table.location,
-        is_new=table is not None and not there,
-        snapshot=last and last.snapshot,
-        files_taken=run.files_taken,
+        location=native.storage.url,
+        is_new=bool(work) and not there,
         files_known=sum(item.known_count for item in found),
         files_changed=tuple(path for item in found for path in item.changed),
-        rows_added=run.rows_added,
-        blocks_added=run.blocks_added,
-        bytes_read=run.bytes_read,
-        bytes_added=run.bytes_added,
-        commits=run.commits,
         seconds=SYSTEM.elapsed() - started,
-        note=last.note if last else "there is no new file: nothing was committed",
-        recluster=last and last.recluster,
+        **run.figures(last),
     )
 
 
@@ -136,6 +118,11 @@ class _Sorted:
     listed: pa.Table
     known_count: int
     changed: tuple[str, ...]
+
+    def work(self, hive: bool | None, types: Mapping[str, pa.DataType], progress: Progress | None) -> _Work:
+        """Return the new files with their footers read."""
+        rows = self.source.rows(self.new, hive=hive, types=types, progress=progress)
+        return _Work(rows=rows, listed=self.listed)
 
 
 def _sorted_out(sources: Sequence[Source], known: pa.Table) -> list[_Sorted]:
@@ -198,12 +185,12 @@ def _require_key(native: NativeTable, cluster_by: str | Sequence[str]) -> None:
         raise InvalidKeyError(msg)
 
 
-def _created(
+def _create(
     location: str | os.PathLike[str],
     work: Sequence[_Work],
     cluster_by: str | Sequence[str],
     storage_options: Mapping[str, Any] | None,
-) -> Table:
+) -> None:
     """Create a table with the columns of all files."""
     schema = united([item.rows for item in work])
 
@@ -212,9 +199,7 @@ def _created(
         return (rows.cast(target) for item in work for rows in item.rows.skim(columns))
 
     sample = InputRows(schema=schema, read=lambda: iter(()), name=work[0].rows.location, skim=skim)
-    return tables.create(
-        location, schema, cluster_by=cluster_by, sample=sample, storage_options=storage_options
-    )
+    tables.create(location, schema, cluster_by=cluster_by, sample=sample, storage_options=storage_options)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -257,21 +242,39 @@ class _Run:
         self.files_taken = self.rows_added = self.blocks_added = 0
         self.bytes_read = self.bytes_added = self.commits = 0
 
-    def carry_out(self, table: Table, work: Sequence[_Work], *, recluster: bool) -> WriteOutcome | None:
+    def figures(self, last: WriteOutcome | None) -> dict[str, Any]:
+        """Return what the commits did, as fields of the outcome. `last` is the outcome of the last one."""
+        return {
+            "snapshot": last and last.snapshot,
+            "files_taken": self.files_taken,
+            "rows_added": self.rows_added,
+            "blocks_added": self.blocks_added,
+            "bytes_added": self.bytes_added,
+            "bytes_read": self.bytes_read,
+            "commits": self.commits,
+            "note": last.note if last else "there is no new file: nothing was committed",
+            "recluster": last and last.recluster,
+        }
+
+    def carry_out(self, work: Sequence[_Work], *, recluster: bool) -> WriteOutcome | None:
         """Take the files of all work; return the outcome of the last commit.
 
         Raises:
             SchemaMismatchError: files do not fit the table; nothing was committed.
         """
+        if not work:
+            return None
         schema = self._native.head().schema
         for item in work:
             self._input(item, np.arange(0)).require_fit(schema)
+        table = Table(self._native)
         self._total_bytes = sum(int(item.rows.files.size_bytes.sum()) for item in work)
         portions = [(item, places) for item in work for places in item.portions(self._commit_bytes)]
         last = None
         for number, (item, places) in enumerate(portions, 1):
             done = self._take(table, item, places, recluster=recluster and number == len(portions))
             last = done or last
+        table.close()
         return last
 
     def _take(self, table: Table, item: _Work, places: np.ndarray, *, recluster: bool) -> WriteOutcome | None:
@@ -314,7 +317,12 @@ def input_of(
 ) -> InputRows:
     """Return the rows of some files for a write."""
     (name, schema), *others = rows.schemas
-    return InputRows(schema=schema, read=lambda: rows.read(places, progress), name=name, others=tuple(others))
+    return InputRows(
+        schema=schema,
+        read=lambda: rows.read([int(place) for place in places], progress),
+        name=name,
+        others=tuple(others),
+    )
 
 
 def rows_of(

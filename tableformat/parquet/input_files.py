@@ -26,7 +26,7 @@ def batches_of(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
 
 
 def skimmed(source: pa.NativeFile, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the existing ones of some columns of the rows of some row groups of an open file. Raises pyarrow's errors."""
+    """Yield the existing ones of some columns, of rows of some row groups of an open file. Raises pyarrow's errors."""
     file = pq.ParquetFile(source)
     own = [name for name in columns if name in file.schema_arrow.names]
     for group in evenly(range(file.num_row_groups)):

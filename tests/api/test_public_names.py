@@ -21,12 +21,13 @@ from tblctl.maintain import recluster as loop
 NAMES = {
     "tblctl": """
         Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
-        DeepRange DepthFigures DepthPoint Estimate Gain GcOutcome GroupOutcome IcebergTable MeasuredVersion
+        DeepRange DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome IcebergTable
+        ImportOutcome MeasuredVersion
         OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress RangeShare Scan ScanExplanation
         ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
-        TableOptions WatchedRound WriteOutcome create drop errors execute exists find_tables from_iceberg open
-        parse_duration parse_schema parse_size parse_statement read_schema spark spark_session survey
-        type_from_text type_to_text watch
+        TableOptions WatchedRound WriteOutcome create drop errors execute exists find_tables from_iceberg
+        import_parquet open parse_duration parse_schema parse_size parse_statement read_schema spark spark_session
+        survey type_from_text type_to_text watch
     """,
     "tblctl.errors": """
         AccessDeniedError ClockError CommitOutcomeUnknownError ConflictError CorruptTableError EngineError
@@ -226,6 +227,10 @@ SIGNATURES = {
         "drop(location, *, if_exists=False, storage_options=None)",
         "execute(text, *, resolve=None, storage_options=None, **options)",
         "exists(location, *, storage_options=None)",
+        (
+            "import_parquet(source, location, *, hive=None, cluster_by=(), recluster=False, memory_bytes=None, "
+            "commit_bytes=4294967296, storage_options=None, progress=None)"
+        ),
         "find_tables(location, *, storage_options=None, catalog_options=None, namespace=None)",
         "from_iceberg(table, *, branch='main')",
         (
@@ -288,7 +293,7 @@ SIGNATURES = {
     ],
     "Table": [
         "add_column(path, type)",
-        "append(data, *, memory_bytes=None, recluster=False, progress=None)",
+        "append(data, *, hive=None, memory_bytes=None, recluster=False, progress=None)",
         "cancel_plan(id, *, plans_at=None)",
         "close(*, wait=True)",
         "check(deep=False, *, progress=None)",
@@ -303,7 +308,8 @@ SIGNATURES = {
         "gc(keep=10, older_than='24h', *, dry_run=False)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
-        "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
+        "overwrite(data, where=None, *, hive=None, memory_bytes=None, progress=None)",
+        "export(directory, *, where=None, columns=None, overwrite=False, progress=None)",
         "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
         "plan(policy=None, where=None, options=None)",
@@ -338,6 +344,12 @@ SIGNATURES = {
         "to_reader()",
     ],
     "WriteOutcome": [
+        "to_dict()",
+    ],
+    "ImportOutcome": [
+        "to_dict()",
+    ],
+    "ExportOutcome": [
         "to_dict()",
     ],
     "SnapshotInfo": [

@@ -65,10 +65,9 @@ class EditApplier:
         lists = head.imports if edit.taken is None else self._lists_after(edit.taken, head)
         after = dataclasses.replace(head, segments=tuple(segments), imports=lists)
         after = dataclasses.replace(after, summary=summary_of(edit, after, changed.values()))
-        self._used = frozenset(item.path for item in (*segments, *lists))
-        written = [
-            ref.path for ref in (*self._refs.values(), *self._lists.values()) if ref.path in self._used
-        ]
+        self._used = frozenset([item.path for item in segments] + [item.path for item in lists])
+        mine = [*(ref.path for ref in self._refs.values()), *(ref.path for ref in self._lists.values())]
+        written = [path for path in mine if path in self._used]
         blocks = [] if edit.added is None else edit.added["path"].to_pylist()
         return StagedCommit(
             snapshot=after.with_batch(edit.batch) if edit.batch else after,
