@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tblctl.advise.gain import Gain
     from tblctl.as_of import AsOf
     from tblctl.metrics.information import ClusteringInfo
-    from tblctl.tableformat.folder.port import FolderPort
     from tblctl.tableformat.folder.version import FolderVersion
 
     Where = str | BooleanExpression | None
@@ -108,20 +107,14 @@ class ParquetFolder(ClusteredTable):
         return self._read(lambda version: gain(version, sort_to_measure(version, columns)))
 
     def first_steps(self, columns: str | Sequence[str]) -> str:
-        """Return a shell command that makes a clustered table `NEW`, and copies these rows if one command can.
+        """Return a shell command that makes a clustered table `NEW` of these rows.
 
         Args:
             columns: the key's terms.
         """
-        version: FolderVersion = self._version()  # type: ignore[assignment]
-        port: FolderPort = self._port  # type: ignore[assignment]
         terms = columns if isinstance(columns, str) else ", ".join(columns)
-        return first_steps(
-            terms,
-            port.url_of(version.files.names[0].as_py()),
-            sources=port.shell_words(version),
-            dataset=port.whole_folder if version.folder_columns else None,
-        )
+        hive = "--hive " if self.folder_columns or "=" in self.location else ""
+        return f"tblctl import {shlex.quote(self.location)} NEW {hive}--cluster-by {shlex.quote(terms)}"
 
     def picture(
         self,
@@ -185,28 +178,8 @@ def open_folder(
     return ParquetFolder(port)
 
 
-def first_steps(terms: str, like: str, *, sources: str | None, dataset: str | None) -> str:
-    """Return the command of `ParquetFolder.first_steps`.
-
-    Args:
-        terms: of the key.
-        like: one of the files.
-        sources: shell words that name all files; None if none do, or if `append` would refuse or lose columns of them.
-        dataset: the folder that pyarrow reads with the columns that folders' names give; None if there are none.
-    """
-    if dataset is not None:
-        code = (
-            f"import pyarrow.dataset as d, tblctl; s = d.dataset({dataset!r}, format='parquet', partitioning='hive'); "
-            f"tblctl.create('NEW', s.schema, cluster_by={terms!r}).append(s)"
-        )
-        return f"python -c {shlex.quote(code)}" if set(code) & set('"$`\\!') else f'python -c "{code}"'
-    made = f"tblctl create NEW --like {shlex.quote(like)} --cluster-by {shlex.quote(terms)}"
-    return made if sources is None else f"{made} && tblctl append NEW {sources}"
-
-
 def _not_here(what: str, location: str) -> NotInFolderError:
     return NotInFolderError(
         f"{what} is for tables; {location} is a folder of plain Parquet files, which tblctl only measures: "
-        "`tblctl info`, `depth` and `suggest`. `tblctl create LOC --like FILE --cluster-by ..` makes a table, and "
-        "`tblctl append LOC FILE...` copies rows to it"
+        "`tblctl info`, `depth` and `suggest`. `tblctl import SRC NEW --cluster-by ..` makes a table of its rows"
     )

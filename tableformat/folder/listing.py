@@ -33,7 +33,7 @@ _USE = {
     NATIVE: "name the table itself; `tblctl info --all DIR` finds all below a folder",
 }
 _USE_ENGINE = (
-    "tblctl cannot read it: an engine that can may write its rows to a folder of Parquet files, or into "
+    "an engine that reads it may write its rows to a folder of Parquet files, for `tblctl import`, or into "
     "`tblctl append LOC -`, an Arrow stream"
 )
 _MOST_PARENTS = 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.folder.footers import read_parts
 from tblctl.tableformat.folder.kept import KeptFooters
 from tblctl.tableformat.folder.listing import Files, list_files
-from tblctl.tableformat.folder.names import ENDING, Chosen, split_glob
+from tblctl.tableformat.folder.names import Chosen, split_glob
 from tblctl.tableformat.folder.parts import Part, joined
 from tblctl.tableformat.folder.version import FolderVersion
 from tblctl.tableformat.model.snapshot import Summary
@@ -73,29 +72,6 @@ class FolderPort:
     def storage(self) -> Storage:
         """Where the files are."""
         return self._storage
-
-    @property
-    def whole_folder(self) -> str | None:
-        """The path of a folder of this machine, if all its visible files count; else None."""
-        whole = self._storage.is_local and self._chosen == Chosen()
-        return self._storage.url if whole else None
-
-    def url_of(self, name: str) -> str:
-        """Return the path or URL of a file, without secrets."""
-        return f"{self._storage.url}/{name}"
-
-    def shell_words(self, version: FolderVersion) -> str | None:
-        """Return words that a shell makes all files' paths of; None if none do, or if an append would refuse the files.
-
-        An append takes files of one schema, without the columns that folders' names give. Paths deeper than a folder
-        need a loop, and those on remote storage have no globs.
-        """
-        name = min(self._chosen.names, default=self._chosen.pattern or f"*{ENDING}")
-        depth = name.count("/")
-        fits = self._storage.is_local and "**" not in name and version.has_one_layout
-        if not fits or version.folder_columns or version.depths != {depth}:
-            return None
-        return f"{shlex.quote(self._storage.url)}/{shlex.quote(name) if self._chosen.names else name}"
 
     @once
     def _version(self) -> FolderVersion:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tblctl.tableformat.folder.layout import Layout, absent, unified
 from tblctl.tableformat.folder.listing import Files
@@ -108,16 +107,6 @@ class FolderVersion:
             SchemaMismatchError: files differ in the type of a column.
         """
         return unified(self.layouts, self.location)
-
-    @property
-    def has_one_layout(self) -> bool:
-        """Whether all files have the same columns."""
-        return len(self._parts) == 1
-
-    @once
-    def depths(self) -> frozenset[int]:
-        """How many folders below the root files are."""
-        return frozenset(pc.count_substring(self.files.names, "/").unique().to_pylist())
 
     @once
     def schema(self) -> Schema:
