@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tblctl.advise.estimate import Estimate
     from tblctl.advise.gain import Gain
     from tblctl.advise.suggest import Candidate, Suggestion
+    from tblctl.delta import DeltaTable
     from tblctl.folder import ParquetFolder
     from tblctl.iceberg import IcebergTable, from_iceberg
     from tblctl.importing import import_parquet
@@ -84,6 +85,7 @@ _HOMES = {  # module, or module:name if the name differs there
     "WriteOutcome": "tblctl.results",
     "IcebergTable": "tblctl.iceberg",
     "ParquetFolder": "tblctl.folder",
+    "DeltaTable": "tblctl.delta",
     "from_iceberg": "tblctl.iceberg",
     "import_parquet": "tblctl.importing",
     "Scan": "tblctl.scan",
@@ -141,6 +143,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "Table",
     "IcebergTable",
     "ParquetFolder",
+    "DeltaTable",
     "Scan",
     "WriteOutcome",
     "ImportOutcome",

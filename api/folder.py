@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tblctl.advise.gain import Gain
     from tblctl.as_of import AsOf
     from tblctl.metrics.information import ClusteringInfo
+    from tblctl.tableformat.folder.port import FolderPort
     from tblctl.tableformat.folder.version import FolderVersion
+    from tblctl.tableformat.progress import Progress
 
     Where = str | BooleanExpression | None
 
@@ -37,7 +39,7 @@ class _Refused:
     def __get__(self, instance: ParquetFolder | None, owner: type) -> Any:
         if instance is None:
             return self
-        raise _not_here(self._name, instance.location)
+        raise instance._not_here(self._name)  # noqa: SLF001 (of the class that it is made for)
 
 
 class ParquetFolder(ClusteredTable):
@@ -45,6 +47,8 @@ class ParquetFolder(ClusteredTable):
 
     Nothing is written to it. Bounds come from the statistics in the files' footers; no row is read.
     """
+
+    _kind = "a folder of plain Parquet files"
 
     plan: Any = _Refused()
     recluster: Any = _Refused()
@@ -63,7 +67,7 @@ class ParquetFolder(ClusteredTable):
 
         if name.startswith("_") or not hasattr(Table, name):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        raise _not_here(name, self.location)
+        raise self._not_here(name)
 
     @property
     def folder_columns(self) -> tuple[str, ...]:
@@ -106,6 +110,22 @@ class ParquetFolder(ClusteredTable):
 
         return self._read(lambda version: gain(version, sort_to_measure(version, columns)))
 
+    def load(self, *, progress: Progress | None = None) -> None:
+        """Read what other calls need of all files, unless that was done: their footers.
+
+        Args:
+            progress: called with (done, total, "files").
+
+        Raises:
+            InvalidDataError, SchemaMismatchError: as for `info`.
+        """
+        port: FolderPort = self._port  # type: ignore[assignment]
+        port.progress = progress
+        try:
+            _ = port.newest().measured
+        finally:
+            port.progress = None
+
     def first_steps(self, columns: str | Sequence[str]) -> str:
         """Return a shell command that makes a clustered table `NEW` of these rows.
 
@@ -138,15 +158,22 @@ class ParquetFolder(ClusteredTable):
         """
         self._require_columns(columns)
         if compare is not None:
-            raise _not_here("compare", self.location)
+            raise self._not_here("compare")
         super().picture(path, columns=columns, where=where)
+
+    def _not_here(self, what: str) -> NotInFolderError:
+        """Return the error that these files do not have an operation."""
+        return NotInFolderError(
+            f"{what} is for tables of tblctl; {self.location} is {self._kind}, which tblctl only measures: `tblctl "
+            f"info`, `depth` and `suggest`. This makes a table of its rows: `{self.first_steps('..')}`"
+        )
 
     def _require_columns(self, columns: str | Sequence[str] | None) -> None:
         if columns is None:
             names = self.schema.names
             few = ", ".join(names[:8]) + (", .." if len(names) > 8 else "")  # noqa: PLR2004 (fits a line)
             msg = (
-                f"{self.location} is a folder of plain Parquet files, without a cluster key to measure by: name "
+                f"{self.location} is {self._kind}, without a cluster key to measure by: name "
                 f"columns (`--columns a,b`) of {few}; `tblctl suggest` ranks them"
             )
             raise InvalidKeyError(msg)
@@ -176,10 +203,3 @@ def open_folder(
         msg = f"{port.location} is a folder of plain Parquet files: it has no versions that as_of could name"
         raise InvalidOptionError(msg)
     return ParquetFolder(port)
-
-
-def _not_here(what: str, location: str) -> NotInFolderError:
-    return NotInFolderError(
-        f"{what} is for tables; {location} is a folder of plain Parquet files, which tblctl only measures: "
-        "`tblctl info`, `depth` and `suggest`. `tblctl import SRC NEW --cluster-by ..` makes a table of its rows"
-    )

@@ -56,6 +56,7 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "iceberg/location": ("errors",),
     "iceberg": (*BELOW_NATIVE, "port"),
     "folder": (*BELOW_NATIVE, "port"),
+    "delta": (*BELOW_NATIVE, "port", "folder"),
     "formats": (*BELOW_NATIVE, "port", "native", "iceberg"),
 }
 OTHER_LAYERS_OF_CLI = tuple(f"tblctl.{name}" for name in LAYERS if name not in {"api", "cli"})

@@ -14,7 +14,7 @@ import tblctl
 from tblctl.cli.arguments import params
 from tblctl.cli.command import command
 from tblctl.cli.show import page, render
-from tblctl.cli.show.folder import gain_to_json, put_gain
+from tblctl.cli.show.folder import gain_to_json, load_files, put_gain
 
 EXPLAINED = 3
 PREDICATE_WIDTH = 60
@@ -64,6 +64,7 @@ def suggest(
     """
     table = tblctl.open(location, **opening)
     text = None if predicates is None else read_file(predicates)
+    load_files(table)
     try:
         found = table.suggest(text)
     except tblctl.errors.InvalidPredicateError as error:

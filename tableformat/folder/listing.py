@@ -16,7 +16,9 @@ from tblctl.tableformat.errors import (
     UnsupportedFormatError,
 )
 from tblctl.tableformat.folder.names import (
+    DELTA_LOG,
     ENDING,
+    FOREIGN,
     ICEBERG,
     NATIVE,
     PROBES,
@@ -29,6 +31,7 @@ from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.names import name_problem
 
 _USE = {
+    FOREIGN[DELTA_LOG]: "name the table itself, `delta:PATH`, to measure it",
     ICEBERG: "open it through its catalog: iceberg://CATALOG/NAMESPACE.TABLE",
     NATIVE: "name the table itself; `tblctl info --all DIR` finds all below a folder",
 }
@@ -143,7 +146,11 @@ def refuse_tables(storage: Storage, chosen: Chosen) -> None:
 
 
 def _kind_of(storage: Storage) -> str | None:
-    """Return what table a folder itself is; None for none."""
+    """Return what table a folder itself is; None for none. On this machine empty folders count, too."""
+    if storage.is_local and not storage.is_missing_folder:
+        for name in storage.folders():
+            if name[:-1] in FOREIGN:
+                return FOREIGN[name[:-1]]
     for prefix in PROBES:
         for item in storage.list(prefix):
             found = table_of(item.name)

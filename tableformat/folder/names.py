@@ -21,14 +21,15 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _MAGIC = re.compile(r"[*?\[]")
 _WEB = re.compile(r"\bhttps?://", re.IGNORECASE)
-_FOREIGN = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
+DELTA_LOG = "_delta_log"
+FOREIGN = {DELTA_LOG: "a Delta table", ".hoodie": "a Hudi table"}
 """What a folder is that has a folder of this name."""
 _ICEBERG_METADATA = re.compile(r"(?:.*/)?metadata/[^/]+\.metadata\.json(?:\.gz)?")
 _NATIVE_METADATA = re.compile(r"(?:.*/)?metadata/(?:snapshots|segments)/[^/]+")
 _BLOCK = re.compile(r"data/[0-9a-f]{32}\.parquet")
 NATIVE = "a table of tblctl"
 ICEBERG = "an Iceberg table"
-PROBES = ("_delta_log/", ".hoodie/", "metadata/")
+PROBES = (f"{DELTA_LOG}/", ".hoodie/", "metadata/")
 """Prefixes of the names that show that a folder is a table."""
 
 
@@ -127,8 +128,8 @@ def table_of(name: str) -> tuple[str, str] | None:
     """Return what a file belongs to if its name shows that: the folder ("" for the root), and the kind of table."""
     folders = name.split("/")[:-1]
     for place, folder in enumerate(folders):
-        if folder in _FOREIGN:
-            return "/".join(folders[:place]), _FOREIGN[folder]
+        if folder in FOREIGN:
+            return "/".join(folders[:place]), FOREIGN[folder]
     for pattern, kind in ((_ICEBERG_METADATA, ICEBERG), (_NATIVE_METADATA, NATIVE)):
         if pattern.fullmatch(name):
             return name[: name.rindex("metadata/")].rstrip("/"), kind

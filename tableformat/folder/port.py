@@ -31,12 +31,17 @@ FILES = "files"
 
 
 class FolderPort:
-    """`tblctl.tableformat.port.TablePort` of the files that `chosen` takes below a storage's root."""
+    """`tblctl.tableformat.port.TablePort` of the files that `chosen` takes below a storage's root.
+
+    Attributes:
+        progress: called with (done, total, "files") while footers are read; None for nobody.
+    """
 
     def __init__(
         self, storage: Storage, chosen: Chosen, env: Environment = SYSTEM, *, cache: FileCache | None = None
     ) -> None:
         self.env = env
+        self.progress: Progress | None = None
         self._cache = cache
         self._storage = storage
         self._chosen = chosen
@@ -86,7 +91,7 @@ class FolderPort:
 
     def _parts(self, files: Files) -> list[Part]:
         if self._cache is None:
-            return read_parts(self._storage, files)
+            return read_parts(self._storage, files, progress=self.progress)
         kept = KeptFooters(cache=self._cache, location=self.location)
         known = kept.parts(files)
         new = files.without(
@@ -94,7 +99,7 @@ class FolderPort:
         )
         if not len(new):
             return joined(known)
-        found = joined([*known, *read_parts(self._storage, new)])
+        found = joined([*known, *read_parts(self._storage, new, progress=self.progress)])
         kept.put(found, self.env.now_ms() / 1000)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,21 @@ from tblctl.tableformat.folder.partitions import FolderColumn
 from tblctl.tableformat.folder.parts import Part
 from tblctl.tableformat.model.schema.schema import Leaf
 from tblctl.tableformat.model.schema.types import statistic_type
-from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
+from tblctl.tableformat.model.statistics import BlockStatistics, ColumnStatistics, CrossedBoundsError
+
+
+class FileStatistics(BlockStatistics, Protocol):
+    """Statistics of n files: arrays of length n, and columns."""
+
+    names: pa.Array
+    size_bytes: np.ndarray
+
+    @property
+    def decoded_bytes(self) -> np.ndarray:
+        """Bytes of each file's rows before compression, int64; or its size, if that is all that is known."""
+
+    def is_exact(self, leaf: Leaf) -> np.ndarray:
+        """Return for each file whether the bounds of a column are values of it, and its nulls and NaN are counted."""
 
 
 class FolderStatistics:
@@ -76,7 +91,7 @@ class FolderStatistics:
         exact &= nulls >= 0
         if nans is not None:
             exact &= nans >= 0
-        low, high = _without_crossed(low, high)
+        low, high = without_crossed(low, high)
         return ColumnStatistics(min=low, max=high, null_count=nulls, nan_count=nans), exact
 
     def _numbers(self, name: str) -> np.ndarray:
@@ -121,7 +136,7 @@ def _flags(part: Part, name: str) -> np.ndarray:
     return np.asarray(_column(part, name).to_numpy(zero_copy_only=False), bool)
 
 
-def _without_crossed(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
+def without_crossed(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return bounds without those of files whose least value is above the greatest: these are damaged."""
     try:
         ColumnStatistics(min=low, max=high, null_count=np.zeros(len(low), np.int64))

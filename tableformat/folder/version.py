@@ -14,7 +14,7 @@ from tblctl.tableformat.folder.layout import Layout, absent, unified
 from tblctl.tableformat.folder.listing import Files
 from tblctl.tableformat.folder.partitions import FolderColumn, Partitions
 from tblctl.tableformat.folder.parts import Part
-from tblctl.tableformat.folder.statistics import FolderStatistics
+from tblctl.tableformat.folder.statistics import FileStatistics, FolderStatistics
 from tblctl.tableformat.keys.columns import KeyColumns
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.block import Block
@@ -129,7 +129,7 @@ class FolderVersion:
         return Schema.create(pa.schema([*columns, *more])) if more else found
 
     @once
-    def measured(self) -> FolderStatistics:
+    def measured(self) -> FileStatistics:
         """The statistics of the files that have rows."""
         given = [column for column in self._given if column.name in self.folder_columns]
         return FolderStatistics(self._parts, given, self.files)

@@ -21,7 +21,7 @@ from tblctl.maintain import recluster as loop
 NAMES = {
     "tblctl": """
         Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
-        DeepRange DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome IcebergTable
+        DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome IcebergTable
         ImportOutcome MeasuredVersion
         OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress RangeShare Scan ScanExplanation
         ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
@@ -48,6 +48,7 @@ NAMES = {
     "Statement": "final if_exists is_location location name parts where where_position",
     "IcebergTable": "cluster_by location options schema snapshot",
     "ParquetFolder": "cluster_by folder_columns location options schema snapshot",
+    "DeltaTable": "cluster_by folder_columns location options schema snapshot",
     "Gain": """
         bytes_to_rewrite cluster_by files is_worth_it key_reads_clustered key_reads_now range_reads_clustered
         range_reads_now
@@ -262,6 +263,18 @@ SIGNATURES = {
         "gain(columns)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
+        "load(*, progress=None)",
+        "picture(path, *, columns=None, where=None, compare=None)",
+        "suggest(predicates=None)",
+    ],
+    "DeltaTable": [
+        "close(*, wait=True)",
+        "depth_history(limit=20)",
+        "first_steps(columns)",
+        "gain(columns)",
+        "history(limit=None)",
+        "info(columns=None, where=None, *, worst=5, boxes=False)",
+        "load(*, progress=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
         "suggest(predicates=None)",
     ],

@@ -233,3 +233,13 @@ def test_export_writes_files_and_says_how_many(tmp_path):
     assert shown.startswith(f"exported 5 rows of snapshot 2 to {tmp_path}/out: 1 file (")
     assert "not empty" in run("export", tmp_path / "t", tmp_path / "out", code=2)
     assert json.loads(run("export", tmp_path / "t", tmp_path / "out", "--overwrite", "--json"))["rows"] == 160
+
+
+def test_progress_tells_files_while_footers_are_read(tmp_path):
+    folder = interleaved(tmp_path, count=20, rows=1)
+    seen = []
+    table = tblctl.open(folder)
+    table.load(progress=lambda *told: seen.append(told))
+    assert seen == [(16, 20, "files"), (20, 20, "files")]
+    table.load(progress=lambda *told: seen.append(told))
+    assert len(seen) == 2
