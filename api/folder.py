@@ -164,7 +164,7 @@ class ParquetFolder(ClusteredTable):
     def _not_here(self, what: str) -> NotInFolderError:
         """Return the error that these files do not have an operation."""
         return NotInFolderError(
-            f"{what} is for tables of tblctl; {self.location} is {self._kind}, which tblctl only measures: `tblctl "
+            f"{what} is for tables; {self.location} is {self._kind}, which tblctl only measures: `tblctl "
             f"info`, `depth` and `suggest`. This makes a table of its rows: `{self.first_steps('..')}`"
         )
 

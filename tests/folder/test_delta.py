@@ -159,7 +159,7 @@ def test_what_is_for_tables_is_refused_and_the_next_command_makes_one(tmp_path, 
     for number in range(3):
         put(tmp_path / "d", {"at": [number, 10 + number]})
     table = tblctl.open(tmp_path / "d")
-    with pytest.raises(InvalidOptionError, match=r"recluster is for tables of tblctl; .* is a Delta table"):
+    with pytest.raises(InvalidOptionError, match=r"recluster is for tables; .* is a Delta table"):
         table.recluster()
     with pytest.raises(InvalidOptionError, match="newest version only"):
         tblctl.open(tmp_path / "d", as_of=1)
