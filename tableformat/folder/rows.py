@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from tblctl.tableformat.concurrency import IO_THREADS
 from tblctl.tableformat.errors import CorruptTableError, InvalidDataError, InvalidSchemaError, TblctlError
 from tblctl.tableformat.folder.listing import Files
 from tblctl.tableformat.folder.partitions import Partitions
@@ -16,6 +17,9 @@ from tblctl.tableformat.model.schema.types import strip_extension, type_problems
 from tblctl.tableformat.parquet.input_files import batches_of, evenly, skimmed
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
 from tblctl.tableformat.progress import Progress
+
+_TOGETHER_BYTES = 32 << 20
+"""Bytes of small files that are fetched from remote storage at once: one after the other, each costs round trips."""
 
 
 class FolderRows:
@@ -100,11 +104,15 @@ class FolderRows:
             InvalidDataError: a file is damaged, or was written meanwhile.
         """
         done = 0
-        for number in numbers:
-            yield from self._rows(number)
-            done += int(self.files.size_bytes[number])
-            if progress:
-                progress(done, None, "bytes")
+        for together in self._fetched_together(numbers):
+            names = [self.files.names[number].as_py() for number in together]
+            small = len(together) > 1
+            contents = self._storage.read_many(names) if small else [None] * len(names)
+            for number, data in zip(together, contents, strict=True):
+                yield from self._rows(number, data)
+                done += int(self.files.size_bytes[number])
+                if progress:
+                    progress(done, None, "bytes")
         names = [self.files.names[number].as_py() for number in numbers]
         for number, name, time in zip(numbers, names, self._storage.modified(names), strict=True):
             if time != float(self.files.modified_seconds[number]):
@@ -122,10 +130,26 @@ class FolderRows:
             except ARROW_ERRORS as error:
                 raise self._problem(name, error) from error
 
-    def _rows(self, number: int) -> Iterator[pa.Table]:
-        name = self.files.names[number].as_py()
+    def _fetched_together(self, numbers: Sequence[int]) -> Iterator[list[int]]:
+        """Yield the files in order: small ones of remote storage several at a time, others alone."""
+        waiting: list[int] = []
+        size = 0
+        for number in numbers:
+            own = int(self.files.size_bytes[number])
+            if waiting and (size + own > _TOGETHER_BYTES or len(waiting) == IO_THREADS):
+                yield waiting
+                waiting, size = [], 0
+            waiting, size = [*waiting, number], size + own
+            if self._storage.is_local:
+                size = _TOGETHER_BYTES
+        if waiting:
+            yield waiting
+
+    def _rows(self, number: int, data: bytes | None) -> Iterator[pa.Table]:
+        """Yield the rows of a file, from its content if that was fetched."""
+        name, size = self.files.names[number].as_py(), int(self.files.size_bytes[number])
         try:
-            with self._storage.open_input(name, size_bytes=int(self.files.size_bytes[number])) as source:
+            with pa.BufferReader(data) if data else self._storage.open_input(name, size_bytes=size) as source:
                 for batch in batches_of(source):
                     yield self._with_given(pa.Table.from_batches([batch]), number)
         except ARROW_ERRORS as error:
