@@ -113,11 +113,12 @@ def are_plain_files(paths: Paths, hive: bool | None) -> bool:
 
 
 def _is_many(text: str) -> bool:
-    """Return whether a path names a folder, or files by a glob."""
+    """Return whether a path names a folder, or files by a glob. A folder's URL has no ending, or ends with a slash."""
     here = None if "://" in text else Path(text).expanduser()
     if here is not None and here.exists():
         return here.is_dir()
-    return split_glob(text)[1] is not None or (here is None and "." not in text.rpartition("/")[2])
+    name = text.rpartition("/")[2]
+    return split_glob(text)[1] is not None or (here is None and "." not in name)
 
 
 def _texts(paths: Paths) -> list[str]:
@@ -134,7 +135,7 @@ def _elsewhere(text: str, reach: Callable[[str], Storage]) -> Source:
     if pattern is None and "://" in text:
         parent, _, name = text.rstrip("/").rpartition("/")
         storage = reach(parent)
-        if "." in name and storage.modified([name])[0] is not None:
+        if storage.modified([name])[0] is not None:
             return Source(FolderPort(storage, Chosen(names=frozenset({name}))), _above(parent))
     if "://" not in text:
         folder = str(Path(folder).expanduser().resolve())

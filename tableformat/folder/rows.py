@@ -13,7 +13,7 @@ from tblctl.tableformat.folder.listing import Files
 from tblctl.tableformat.folder.partitions import Partitions
 from tblctl.tableformat.folder.port import FolderPort
 from tblctl.tableformat.folder.version import FolderVersion
-from tblctl.tableformat.model.schema.types import strip_extension, type_problems
+from tblctl.tableformat.model.schema.types import read_type, strip_extension, type_problems
 from tblctl.tableformat.parquet.input_files import batches_of, evenly, skimmed
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
 from tblctl.tableformat.progress import Progress
@@ -54,7 +54,7 @@ class FolderRows:
         self._given: dict[str, pa.Array] = {}
         if partitions is not None:
             for key in partitions.keys:
-                kind = types.get(key, partitions.type_of(key))
+                kind = read_type(types.get(key, partitions.type_of(key)))
                 kind = kind.value_type if pa.types.is_dictionary(kind) else kind
                 self._given[key] = partitions.values(key, kind)
         self.schemas = self._schemas()

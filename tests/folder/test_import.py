@@ -305,6 +305,20 @@ def test_an_import_that_ends_at_any_storage_call_and_runs_again_loses_and_double
     Storage("memory://import-faults").delete_all()
 
 
+def test_a_list_that_gc_may_have_removed_before_the_commit_is_written_again(tmp_path):
+    folder = interleaved(tmp_path / "in", count=1, rows=1)
+    bring(folder, tmp_path / "t")
+    table = tblctl.open(tmp_path / "t")
+    write(folder, "empty.parquet", {"at": pa.array([], pa.int64()), "id": pa.array([], pa.int64())})
+    faults = Faults()
+    faults.do(lambda: table.gc(keep=1, older_than=0), operation="write", name="metadata/imports/", at="after")
+    with inject(faults):
+        done = bring(folder, tmp_path / "t")
+    assert (done.files_taken, done.rows_added, len(faults.fired)) == (1, 0, 1)
+    assert bring(folder, tmp_path / "t").files_known == 2
+    assert_sound(table)
+
+
 def test_a_list_that_is_damaged_or_missing_is_found_and_named(tmp_path):
     folder = interleaved(tmp_path / "in", count=2, rows=1)
     bring(folder, tmp_path / "t")
@@ -345,7 +359,7 @@ def test_appends_take_folders_and_globs_on_any_backend():
         Storage(place).write("_SUCCESS", b"")
         with pytest.raises(InvalidOptionError, match="--hive"):
             table.append(f"{place}/year=2021/a.parquet")
-        table.append(place, hive=True)
+        table.append(f"{place}/", hive=True)
         table.append(f"{place}/*0/*.parquet", hive=True)
         table.append(f"{place}/year=2021/a.parquet", hive=False)
         table.overwrite(f"{place}/year=2022", "id = 2", hive=True)
