@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -115,9 +116,13 @@ class FolderRows:
                     progress(done, None, "bytes")
         names = [self.files.names[number].as_py() for number in numbers]
         for number, name, time in zip(numbers, names, self._storage.modified(names), strict=True):
-            if time != float(self.files.modified_seconds[number]):
+            if time is None or self._shown(time) != self._shown(float(self.files.modified_seconds[number])):
                 msg = f"{self._storage.url}/{name} was written or deleted while it was read: try again"
                 raise InvalidDataError(msg, name=name)
+
+    def _shown(self, seconds: float) -> float:
+        """Return a time as all requests show it: HEAD of S3 rounds down to seconds, a listing may not."""
+        return math.floor(seconds) if self._storage.time_step_seconds >= 1 else seconds
 
     def skim(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of rows from all over the files, null where a file has none."""
