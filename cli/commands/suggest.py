@@ -60,7 +60,7 @@ def suggest(
     their block, so it does not know how values are distributed within blocks. For conditions on other columns it is an
     upper bound, marked `<=`: they read less if these columns follow the key within blocks.
 
-    LOC may also be a folder of plain Parquet files, or a glob in quotes, as for `tblctl info`.
+    LOC may also be a folder of plain Parquet files, a glob in quotes, or a Delta table, as for `tblctl info`.
     """
     table = tblctl.open(location, **opening)
     text = None if predicates is None else read_file(predicates)
