@@ -271,9 +271,14 @@ class _Run:
         self._total_bytes = sum(int(item.rows.files.size_bytes.sum()) for item in work)
         portions = [(item, places) for item in work for places in item.portions(self._commit_bytes)]
         last = None
-        for number, (item, places) in enumerate(portions, 1):
-            done = self._take(table, item, places, recluster=recluster and number == len(portions))
-            last = done or last
+        try:
+            for number, (item, places) in enumerate(portions, 1):
+                done = self._take(table, item, places, recluster=recluster and number == len(portions))
+                last = done or last
+        except BaseException as error:  # an interrupt, too
+            if self.commits:
+                error.add_note(f"{self.files_taken:,} files were taken before that: the same import goes on")
+            raise
         table.close()
         return last
 

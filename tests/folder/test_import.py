@@ -162,8 +162,9 @@ def test_a_file_damaged_inside_ends_the_import_and_the_next_one_goes_on(tmp_path
     path = folder / "part-1.parquet"
     good = path.read_bytes()
     path.write_bytes(good[:4] + b"\xff" * 40 + good[44:])
-    with pytest.raises(InvalidDataError, match=r"part-1\.parquet is damaged"):
+    with pytest.raises(InvalidDataError, match=r"part-1\.parquet is damaged") as caught:
         bring(folder, tmp_path / "t", commit_bytes=1)
+    assert caught.value.__notes__ == ["1 files were taken before that: the same import goes on"]
     assert ids(tmp_path / "t") == [0, 1]
     path.write_bytes(good)
     assert bring(folder, tmp_path / "t").files_taken == 2
