@@ -18,7 +18,7 @@ _SURE_DIGITS = 15
 """Decimals of more digits are not exact in the log: its JSON numbers are read as doubles."""
 
 _TRUNCATED_US = 999
-"""The log has moments in whole milliseconds, rounded down (Delta's protocol, per-file statistics)."""
+"""The log may have moments in whole milliseconds, rounded down (Delta's protocol, per-file statistics)."""
 
 
 class DeltaStatistics:

@@ -84,7 +84,7 @@ def test_bounds_that_the_log_cuts_hold_all_values_and_count_as_inexact(tmp_path)
     put(tmp_path, pa.table({"t": moments, "s": ["a", "b"], "d": wide, "f": [0.5, 1.5]}))
     table = tblctl.open(tmp_path)
     assert table.info("s", where="t = timestamp '2024-01-01 00:00:00.123456 UTC'").rows == 2
-    assert table.info("s", where="t > timestamp '2024-01-01 00:00:00.124 UTC'").rows == 0
+    assert table.info("s", where="t > timestamp '2024-01-01 00:00:00.125 UTC'").rows == 0
     for column in ("t", "s", "f"):
         assert table.info(column).inexact_block_count == 1, column
     assert table.info("d").unknown_block_count == 1
