@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from tblctl.advise.estimate import Estimate
     from tblctl.advise.gain import Gain
     from tblctl.advise.suggest import Candidate, Suggestion
+    from tblctl.delta import DeltaTable
     from tblctl.folder import ParquetFolder
     from tblctl.iceberg import IcebergTable, from_iceberg
+    from tblctl.importing import import_parquet
     from tblctl.maintain.measure import MeasuredVersion
     from tblctl.merger.engines.spark.session import open_session as spark_session
     from tblctl.merger.round.group_run import GroupOutcome
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     from tblctl.results import (
         BlockInfo,
         CheckReport,
+        ExportOutcome,
         GcOutcome,
+        ImportOutcome,
         Outcome,
         PendingPlan,
         ScanExplanation,
@@ -70,7 +74,9 @@ _HOMES = {  # module, or module:name if the name differs there
     "MeasuredVersion": "tblctl.maintain.measure",
     "BlockInfo": "tblctl.results",
     "CheckReport": "tblctl.results",
+    "ExportOutcome": "tblctl.results",
     "GcOutcome": "tblctl.results",
+    "ImportOutcome": "tblctl.results",
     "Outcome": "tblctl.results",
     "PendingPlan": "tblctl.results",
     "ScanExplanation": "tblctl.results",
@@ -79,7 +85,9 @@ _HOMES = {  # module, or module:name if the name differs there
     "WriteOutcome": "tblctl.results",
     "IcebergTable": "tblctl.iceberg",
     "ParquetFolder": "tblctl.folder",
+    "DeltaTable": "tblctl.delta",
     "from_iceberg": "tblctl.iceberg",
+    "import_parquet": "tblctl.importing",
     "Scan": "tblctl.scan",
     "SelectOptions": "tblctl.selector.options",
     "Plan": "tblctl.selector.plan",
@@ -121,6 +129,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "create",
     "open",
     "from_iceberg",
+    "import_parquet",
     "exists",
     "drop",
     "read_schema",
@@ -134,8 +143,11 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "Table",
     "IcebergTable",
     "ParquetFolder",
+    "DeltaTable",
     "Scan",
     "WriteOutcome",
+    "ImportOutcome",
+    "ExportOutcome",
     "SnapshotInfo",
     "BlockInfo",
     "ScanExplanation",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tblctl.pictures.file import Drawing
     from tblctl.tableformat.folder.port import FolderPort
     from tblctl.tableformat.folder.version import FolderVersion
+    from tblctl.tableformat.progress import Progress
 
     Where = str | BooleanExpression | None
 
@@ -39,7 +40,7 @@ class _Refused:
     def __get__(self, instance: ParquetFolder | None, owner: type) -> Any:
         if instance is None:
             return self
-        raise _not_here(self._name, instance.location)
+        raise instance._not_here(self._name)  # noqa: SLF001 (of the class that it is made for)
 
 
 class ParquetFolder(ClusteredTable):
@@ -47,6 +48,8 @@ class ParquetFolder(ClusteredTable):
 
     Nothing is written to it. Bounds come from the statistics in the files' footers; no row is read.
     """
+
+    _kind = "a folder of plain Parquet files"
 
     plan: Any = _Refused()
     recluster: Any = _Refused()
@@ -65,7 +68,7 @@ class ParquetFolder(ClusteredTable):
 
         if name.startswith("_") or not hasattr(Table, name):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        raise _not_here(name, self.location)
+        raise self._not_here(name)
 
     @property
     def folder_columns(self) -> tuple[str, ...]:
@@ -108,21 +111,31 @@ class ParquetFolder(ClusteredTable):
 
         return self._read(lambda version: gain(version, sort_to_measure(version, columns)))
 
+    def load(self, *, progress: Progress | None = None) -> None:
+        """Read what other calls need of all files, unless that was done: their footers.
+
+        Args:
+            progress: called with (done, total, "files").
+
+        Raises:
+            InvalidDataError, SchemaMismatchError: as for `info`.
+        """
+        port: FolderPort = self._port  # type: ignore[assignment]
+        port.progress = progress
+        try:
+            _ = port.newest().measured
+        finally:
+            port.progress = None
+
     def first_steps(self, columns: str | Sequence[str]) -> str:
-        """Return a shell command that makes a clustered table `NEW`, and copies these rows if one command can.
+        """Return a shell command that makes a clustered table `NEW` of these rows.
 
         Args:
             columns: the key's terms.
         """
-        version: FolderVersion = self._version()  # type: ignore[assignment]
-        port: FolderPort = self._port  # type: ignore[assignment]
         terms = columns if isinstance(columns, str) else ", ".join(columns)
-        return first_steps(
-            terms,
-            port.url_of(version.files.names[0].as_py()),
-            sources=port.shell_words(version),
-            dataset=port.whole_folder if version.folder_columns else None,
-        )
+        hive = "--hive " if self.folder_columns or "=" in self.location else ""
+        return f"tblctl import {shlex.quote(self.location)} NEW {hive}--cluster-by {shlex.quote(terms)}"
 
     def picture(
         self,
@@ -146,15 +159,22 @@ class ParquetFolder(ClusteredTable):
         """
         self._require_columns(columns)
         if compare is not None:
-            raise _not_here("compare", self.location)
+            raise self._not_here("compare")
         return super().picture(path, columns=columns, where=where)
+
+    def _not_here(self, what: str) -> NotInFolderError:
+        """Return the error that these files do not have an operation."""
+        return NotInFolderError(
+            f"{what} is for tables; {self.location} is {self._kind}, which tblctl only measures: `tblctl "
+            f"info`, `depth` and `suggest`. This makes a table of its rows: `{self.first_steps('..')}`"
+        )
 
     def _require_columns(self, columns: str | Sequence[str] | None) -> None:
         if columns is None:
             names = self.schema.names
             few = ", ".join(names[:8]) + (", .." if len(names) > 8 else "")  # noqa: PLR2004 (fits a line)
             msg = (
-                f"{self.location} is a folder of plain Parquet files, without a cluster key to measure by: name "
+                f"{self.location} is {self._kind}, without a cluster key to measure by: name "
                 f"columns (`--columns a,b`) of {few}; `tblctl suggest` ranks them"
             )
             raise InvalidKeyError(msg)
@@ -184,30 +204,3 @@ def open_folder(
         msg = f"{port.location} is a folder of plain Parquet files: it has no versions that as_of could name"
         raise InvalidOptionError(msg)
     return ParquetFolder(port)
-
-
-def first_steps(terms: str, like: str, *, sources: str | None, dataset: str | None) -> str:
-    """Return the command of `ParquetFolder.first_steps`.
-
-    Args:
-        terms: of the key.
-        like: one of the files.
-        sources: shell words that name all files; None if none do, or if `append` would refuse or lose columns of them.
-        dataset: the folder that pyarrow reads with the columns that folders' names give; None if there are none.
-    """
-    if dataset is not None:
-        code = (
-            f"import pyarrow.dataset as d, tblctl; s = d.dataset({dataset!r}, format='parquet', partitioning='hive'); "
-            f"tblctl.create('NEW', s.schema, cluster_by={terms!r}).append(s)"
-        )
-        return f"python -c {shlex.quote(code)}" if set(code) & set('"$`\\!') else f'python -c "{code}"'
-    made = f"tblctl create NEW --like {shlex.quote(like)} --cluster-by {shlex.quote(terms)}"
-    return made if sources is None else f"{made} && tblctl append NEW {sources}"
-
-
-def _not_here(what: str, location: str) -> NotInFolderError:
-    return NotInFolderError(
-        f"{what} is for tables; {location} is a folder of plain Parquet files, which tblctl only measures: "
-        "`tblctl info`, `depth` and `suggest`. `tblctl create LOC --like FILE --cluster-by ..` makes a table, and "
-        "`tblctl append LOC FILE...` copies rows to it"
-    )

@@ -53,6 +53,61 @@ class WriteOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImportOutcome:
+    """What an import did.
+
+    Attributes:
+        location: of the table.
+        is_new: whether the table was created.
+        snapshot: the sequence of the last commit; None if there was nothing to commit.
+        files_taken: files whose rows were added.
+        files_known: files that were taken before, and are as they were.
+        files_changed: paths of files that were taken before and written again since. Their new rows were not taken.
+        rows_added, blocks_added, bytes_added: what was written.
+        bytes_read: the size of the files taken.
+        commits: commits with rows.
+        seconds: time of the whole call.
+        note: a sentence for people, or None.
+        recluster: as in `WriteOutcome`, of the last commit.
+    """
+
+    location: str
+    is_new: bool
+    snapshot: int | None
+    files_taken: int
+    files_known: int
+    files_changed: tuple[str, ...]
+    rows_added: int
+    blocks_added: int
+    bytes_added: int
+    bytes_read: int
+    commits: int
+    seconds: float
+    note: str | None = None
+    recluster: Outcome | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as JSON values."""
+        return {**_plain(self), "recluster": self.recluster and self.recluster.to_dict()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOutcome:
+    """What an export wrote: `files` of `rows` rows and `bytes` bytes below `location`, of the version `snapshot`."""
+
+    location: str
+    snapshot: int
+    files: int
+    rows: int
+    bytes: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as JSON values."""
+        return _plain(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What a recluster did.
 

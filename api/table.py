@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from tblctl.as_of import AsOf, version_as_of
 from tblctl.clustered import ClusteredTable
 from tblctl.conditions import resolved
-from tblctl.results import BlockInfo, WriteOutcome
+from tblctl.results import BlockInfo, ExportOutcome, WriteOutcome
 from tblctl.scan import Scan
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import InvalidOptionError
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from tblctl.tableformat.model.scan_report import ScanReport
     from tblctl.tableformat.native.log.commit import Published
+    from tblctl.tableformat.native.write.input_rows import InputRows
+    from tblctl.tableformat.native.write.write_planner import Taken
 
     Where = str | BooleanExpression | None
 
@@ -69,16 +72,19 @@ class Table(ClusteredTable):
         self,
         data: Any,
         *,
+        hive: bool | None = None,
         memory_bytes: int | None = None,
         recluster: bool = False,
         progress: Progress | None = None,
     ) -> WriteOutcome:
-        """Add rows.
+        """Add rows. Columns that may be null may be absent, and types are cast where no value changes.
 
         Args:
             data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`
-                (Polars, pandas, DuckDB); the path of a Parquet or Arrow file, or several paths; a Spark DataFrame,
-                whose session writes it.
+                (Polars, pandas, DuckDB); the path of a Parquet or Arrow file, of a folder of Parquet files, a glob, or
+                several of these; a Spark DataFrame, whose session writes it.
+            hive: whether folders `key=value` in such paths are columns. None refuses files that lie in such folders,
+                unless they have the columns themselves.
             memory_bytes: memory budget for rows, in each task if Spark writes; None for the table's option.
             recluster: carry out one round afterwards, whatever the table's option `recluster.mode` says. If it, or what
                 that mode calls for, fails, the log has a warning, and no error is raised: the rows are in the table.
@@ -86,16 +92,36 @@ class Table(ClusteredTable):
 
         Raises:
             SchemaMismatchError: lists every difference.
+            InvalidOptionError: there are no such files; or `hive` is None and folders have columns.
             InvalidDataError: the input is unreadable, or has a null in a column that allows none.
         """
         return self._write(
             "append",
             data=data,
+            hive=hive,
             memory_bytes=memory_bytes,
             recluster=recluster,
             progress=progress,
             nothing="the input has no rows",
         )
+
+    def _take(
+        self,
+        rows: InputRows,
+        taken: Taken,
+        detail: Mapping[str, Any],
+        *,
+        memory_bytes: int | None,
+        recluster: bool,
+    ) -> tuple[WriteOutcome, Snapshot] | None:
+        """Add the rows of imported files; None if there was another import since `taken` was made."""
+        native = self._live()
+        started = native.env.elapsed()
+        published = native.write("append", source=rows, taken=taken, memory_bytes=memory_bytes, detail=detail)
+        if published is None:
+            return None
+        outcome = _write_outcome("append", native.env, started, published, "")
+        return self._followed(outcome, published.snapshot, recluster), published.snapshot
 
     def delete(self, where: Where, *, progress: Progress | None = None) -> WriteOutcome:
         """Remove the rows that satisfy the condition at the commit. Rows for which it is NULL stay."""
@@ -125,13 +151,18 @@ class Table(ClusteredTable):
         data: Any,
         where: Where = None,
         *,
+        hive: bool | None = None,
         memory_bytes: int | None = None,
         progress: Progress | None = None,
     ) -> WriteOutcome:
-        """Replace the rows that satisfy the condition at the commit (all rows for None) by `data`, in one commit."""
+        """Replace the rows that satisfy the condition at the commit (all rows for None) by `data`, in one commit.
+
+        `data` and `hive` are as for `append`.
+        """
         return self._write(
             "overwrite",
             data=data,
+            hive=hive,
             where=where,
             memory_bytes=memory_bytes,
             progress=progress,
@@ -144,6 +175,7 @@ class Table(ClusteredTable):
         *,
         nothing: str,
         data: Any = None,
+        hive: bool | None = None,
         where: Any = None,
         assign: Mapping[str, Any] | str | None = None,
         memory_bytes: int | None = None,
@@ -158,9 +190,7 @@ class Table(ClusteredTable):
 
             staged = write_frame(data, native, memory_bytes)
         elif data is not None or operation in {"append", "overwrite"}:
-            from tblctl.tableformat.native.write.input_rows import open_source
-
-            source = open_source(data, native.storage.elsewhere)
+            source = self._opened(data, hive)
         if isinstance(assign, str):
             from tblctl.tableformat.predicate.sql.conditions import parse_assignments
 
@@ -178,6 +208,19 @@ class Table(ClusteredTable):
         )
         outcome = _write_outcome(operation, native.env, started, published, nothing)
         return self._followed(outcome, published.snapshot, recluster) if published else outcome
+
+    def _opened(self, data: Any, hive: bool | None) -> InputRows:
+        """Return the rows of data that is not Spark's."""
+        from tblctl.tableformat.native.write.input_rows import are_paths, open_source
+
+        native = self._native
+        if are_paths(data):
+            from tblctl.importing import rows_of
+            from tblctl.sources import are_plain_files
+
+            if not are_plain_files(data, hive):
+                return rows_of(data, native.storage.elsewhere, hive=hive, schema=native.head().schema)
+        return open_source(data, native.storage.elsewhere)
 
     def _followed(self, outcome: WriteOutcome, head: Snapshot, recluster: bool) -> WriteOutcome:
         """Do what is to follow a commit that wrote rows; return its outcome with what that did."""
@@ -320,6 +363,40 @@ class Table(ClusteredTable):
         tested = condition_columns(resolved(where, snapshot.schema), snapshot.schema)
         found = self.scan(where, columns=tested[:1] or snapshot.schema.names[:1])
         return sum(batch.num_rows for batch in found.to_reader())
+
+    def export(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        where: Where = None,
+        columns: Iterable[str] | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> ExportOutcome:
+        """Write rows of this version as plain Parquet files of about 128 MiB, which any engine reads.
+
+        Args:
+            directory: a path or an fsspec URL; nothing may be there.
+            where: as for `scan`.
+            columns: as for `scan`.
+            overwrite: replace the Parquet files that are there, once all new ones are written.
+            progress: called with (done, None, unit).
+
+        Raises:
+            InvalidOptionError: the folder is not empty; or with `overwrite`, it has other things than Parquet files.
+            UnsupportedFormatError: it is a table, or a part of one.
+            InvalidPredicateError, UnknownColumnError: as for `scan`.
+        """
+        from tblctl.exporting import FILE_BYTES, export_rows
+
+        return export_rows(
+            self.scan(where, columns),
+            self._native.storage.elsewhere(os.fspath(directory)),
+            self._native.env,
+            overwrite=overwrite,
+            file_bytes=FILE_BYTES,
+            progress=progress,
+        )
 
     def to_spark(self, session: Any) -> Any:
         """Return this version as a DataFrame of a Spark session, classic or Connect; see `tblctl.spark`."""

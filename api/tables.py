@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tblctl.as_of import AsOf, version_as_of
 from tblctl.columns import columns_of
+from tblctl.delta import holds_delta, is_delta, open_delta
 from tblctl.folder import open_folder
 from tblctl.iceberg import is_iceberg, open_iceberg, refuse_for_native, refuse_iceberg
 from tblctl.table import Table
@@ -92,7 +93,8 @@ def open(
     Args:
         location: a path or an fsspec URL; or `iceberg://CATALOG/NAMESPACE.TABLE` for an Iceberg table, which is an
             `IcebergTable` then: it has the methods of `ClusteredTable`, but those of `Table` that write rows are its
-            engines'. A folder, a glob or a file of plain Parquet is a `ParquetFolder`, which is only measured.
+            engines'. A folder, a glob or a file of plain Parquet is a `ParquetFolder`, which is only measured; so is a
+            `DeltaTable`: `delta:PATH`, or the path of a folder with its log.
         as_of: a sequence, a tag, or a time (datetime or ISO text; UTC without a zone) for the table as it was, read
             only. None for the live table: every call sees the newest snapshot.
         storage_options: options of the fsspec filesystem.
@@ -106,7 +108,8 @@ def open(
 
     Raises:
         TableNotFoundError: there is no table at the location, and no Parquet file.
-        UnsupportedFormatError: the folder is a table of Delta, Iceberg or Hudi.
+        UnsupportedFormatError: the folder is a table of Iceberg or Hudi, or a Delta table with features that are not
+            read.
         SnapshotNotFoundError: `as_of` names no readable snapshot.
     """
     if is_iceberg(location):
@@ -120,17 +123,33 @@ def open(
         )
         return table  # type: ignore[no-any-return]
     refuse_for_native(catalog_options=catalog_options, branch=branch, refine=refine)
+    if is_delta(location):
+        return _measured(location, storage_options, as_of, metadata_cache)
     native = NativeTable(Storage(location, storage_options), SYSTEM)
     port = NativePort(native)
     try:
         newest = port.newest()
     except TableNotFoundError:
-        folder: Any = open_folder(
-            location, storage_options=storage_options, as_of=as_of, metadata_cache=metadata_cache
-        )
-        return folder  # type: ignore[no-any-return]
+        return _measured(location, storage_options, as_of, metadata_cache)
     pinned = None if as_of is None else version_as_of(port, as_of, newest).snapshot
     return Table(native, pinned=pinned, on_scan=on_scan)
+
+
+def _measured(
+    location: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None,
+    as_of: AsOf,
+    metadata_cache: str | os.PathLike[str] | None,
+) -> Table:
+    """Return what is at a location that is no table of tblctl: a Delta table, or plain files."""
+    found: Any
+    if is_delta(location) or holds_delta(location, storage_options):
+        found = open_delta(location, storage_options=storage_options, as_of=as_of)
+    else:
+        found = open_folder(
+            location, storage_options=storage_options, as_of=as_of, metadata_cache=metadata_cache
+        )
+    return found  # type: ignore[no-any-return]
 
 
 def exists(location: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> bool:

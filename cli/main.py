@@ -14,6 +14,7 @@ from typing import NoReturn
 from tblctl.cli.command import Application, interrupted, terminated
 from tblctl.cli.commands import (
     about,
+    bring,
     change,
     define,
     depth,
@@ -32,8 +33,10 @@ from tblctl.cli.show.encoding import write_any_text
 
 COMMANDS = (
     define.create,
+    bring.import_files,
     change.append,
     read.scan,
+    bring.export,
     change.delete,
     change.update,
     change.overwrite,

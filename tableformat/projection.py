@@ -38,7 +38,7 @@ class Conformer:
     """Converts data of one schema to a table's read types, column order and ids. `plan` one for all batches."""
 
     target: pa.Schema
-    sources: tuple[int, ...]
+    sources: tuple[int, ...]  # -1 for a column that the data does not have: it is null
     shapes: tuple[Shape, ...]
 
     @classmethod
@@ -56,7 +56,9 @@ class Conformer:
         target = pa.schema([column.with_type(read_type(column.type)) for column in schema.arrow])
         sources = tuple(data.get_field_index(name) for name in target.names)
         shapes = tuple(
-            plan_shape(data.field(source).type, column.type, _by_name, column.name)
+            Shape(action="missing", target=column.type, path=column.name)
+            if source < 0
+            else plan_shape(data.field(source).type, column.type, _by_name, column.name)
             for source, column in zip(sources, target, strict=True)
         )
         return cls(target=target, sources=sources, shapes=shapes)
@@ -69,6 +71,9 @@ class Conformer:
         """
         columns = []
         for source, shape, column in zip(self.sources, self.shapes, self.target, strict=True):
+            if source < 0:
+                columns.append(_fill_hidden(pa.chunked_array([pa.nulls(data.num_rows, column.type)])))
+                continue
             given = data.column(source)
             given = pa.chunked_array([given]) if isinstance(given, pa.Array) else given
             shaped = reshape_column(_cut(given) if shape.action != "keep" else given, shape)

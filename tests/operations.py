@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from tables import SCHEMA, native_of, rows
 
 import tblctl
 from tblctl.errors import StorageError
 from tblctl.tableformat.native.write.staged_write import StagedWriter
+from tblctl.tableformat.storage import Storage
 
 SMALL_BLOCKS = {"block_rows": 4}
 
@@ -81,6 +83,26 @@ def with_a_plan(at: At) -> None:
     at.open().schedule()
 
 
+IMPORTED = "memory://imported-files/in"
+
+
+def files_to_import(_: At) -> None:
+    """Write files beside the table, in the memory of this process."""
+    for number in range(2):
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows(number, 10 + number), sink)
+        Storage(IMPORTED).write(f"part-{number}.parquet", sink.getvalue())
+
+
+def three_blocks_and_files(at: At) -> None:
+    three_blocks(at)
+    files_to_import(at)
+
+
+def _import(at: At) -> None:
+    tblctl.import_parquet(IMPORTED, at.url, storage_options=at.options)
+
+
 def on(
     build: Callable[[At], object], of: str, act: Callable[[tblctl.Table], object] | None = None
 ) -> Operation:
@@ -132,6 +154,7 @@ CHANGES = {
     "append several blocks": on(three_blocks, "append", lambda table: table.append(rows(*range(50, 60)))),
     "append a stream": on(three_blocks, "append", _streamed),
     "append what was staged": on(three_blocks, "append", _staged),
+    "import": Operation(of="import_parquet", build=three_blocks_and_files, act=_import),
     "append and fold": on(four_segments, "append", lambda table: table.append(rows(50))),
     "delete": on(three_blocks, "delete", lambda table: table.delete("id in (1, 2, 5, 21)")),
     "delete whole blocks": on(three_blocks, "delete", lambda table: table.delete("id < 5")),
@@ -189,5 +212,6 @@ TRIED_ELSEWHERE = {
     "to_spark": "needs Spark: spark/test_source.py",
     "head": "reads as `scan` does",
     "count": "reads as `scan` does",
+    "export": "reads as `scan` does, and writes elsewhere: native/test_export.py",
     "close": "waits for work of its process: api/test_background.py",
 }

@@ -107,6 +107,7 @@ def named_objects(table: tblctl.Table) -> set[str]:
         if info.readable:
             document = json.loads(storage.read(f"metadata/snapshots/{info.sequence:020d}.json"))
             segments |= {segment["path"] for segment in document["segments"]}
+            needed |= {item["path"] for item in document.get("imports", [])}
     for segment in segments:
         needed |= set(pq.read_table(io.BytesIO(storage.read(segment)), columns=["path"])["path"].to_pylist())
     return needed | segments

@@ -56,6 +56,7 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "iceberg/location": ("errors",),
     "iceberg": (*BELOW_NATIVE, "port"),
     "folder": (*BELOW_NATIVE, "port"),
+    "delta": (*BELOW_NATIVE, "port", "folder"),
     "formats": (*BELOW_NATIVE, "port", "native", "iceberg"),
 }
 OTHER_LAYERS_OF_CLI = tuple(f"tblctl.{name}" for name in LAYERS if name not in {"api", "cli"})
@@ -125,7 +126,14 @@ BANS = (
         owners=(
             "tableformat/",
             # operations of the native format only
-            *("api/table.py", "api/tables.py", "api/scan.py", "api/warehouse.py", "api/spark/"),
+            *(
+                "api/table.py",
+                "api/tables.py",
+                "api/scan.py",
+                "api/warehouse.py",
+                "api/spark/",
+                "api/importing.py",
+            ),
         ),
         instead="tblctl.tableformat.formats.open_port: tables of every format are behind the port",
     ),

@@ -18,6 +18,12 @@ from tblctl.cli.show.progress import progress
 FILES = click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, shell_complete=params.complete_files
 )
+HIVE = click.option(
+    "--hive/--no-hive",
+    default=None,
+    help="Whether folders key=value above files are columns. If neither is said, files that lie in such folders are "
+    "refused, unless they have the columns themselves.",
+)
 MEMORY = params.size_option(
     "--memory",
     "Memory that the write may use, such as 2GiB (default: the table's setting memory_bytes). Rows that fit are "
@@ -55,12 +61,15 @@ def _validated(batch: Any) -> Any:
     "append",
     example="""
     tblctl append /data/lineitem part-*.parquet
+    tblctl append s3://bucket/events 's3://lake/in/2026-11/*.parquet'
+    tblctl append /data/events in/ --hive
     tblctl scan /data/old --output - | tblctl append /data/new -""",
     json_shape=OUTCOME_JSON,
     writes=True,
 )
 @params.NATIVE_LOCATION
 @FILES
+@HIVE
 @MEMORY
 @click.option(
     "--recluster",
@@ -71,6 +80,7 @@ def append(
     *,
     location: str,
     files: tuple[str, ...],
+    hive: bool | None,
     memory_bytes: int | None,
     recluster: bool,
     storage_options: dict[str, Any],
@@ -78,13 +88,17 @@ def append(
 ) -> None:
     """Append the rows of files, or of standard input.
 
-    FILE is a Parquet or an Arrow IPC file (.arrow), or '-' for an IPC stream on standard input. All files are one
-    commit: either all of their rows are appended, or none. Columns are matched by name.
+    FILE is a Parquet or an Arrow IPC file (.arrow), a folder of Parquet files, or a glob in quotes; or '-' for an IPC
+    stream on standard input. All files are one commit: either all of their rows are appended, or none. Columns are
+    matched by name. Those that may be null may be absent. Types are cast where no value changes. `tblctl import` takes
+    each file once.
     """
     data = read_files(files)
     table = tblctl.open(location, storage_options=storage_options)
     with progress("appending") as report:
-        outcome = table.append(data, memory_bytes=memory_bytes, recluster=recluster, progress=report)
+        outcome = table.append(
+            data, hive=hive, memory_bytes=memory_bytes, recluster=recluster, progress=report
+        )
     rows, blocks = render.count(outcome.rows_added, "row"), render.count(outcome.blocks_added, "block")
     done = f"appended {rows} in {blocks} ({render.size(outcome.bytes_added)})"
     print_outcome(outcome, done=done, as_json=as_json)
@@ -163,12 +177,14 @@ def update(
 )
 @params.NATIVE_LOCATION
 @FILES
+@HIVE
 @params.WHERE
 @MEMORY
 def overwrite(
     *,
     location: str,
     files: tuple[str, ...],
+    hive: bool | None,
     where: str | None,
     memory_bytes: int | None,
     storage_options: dict[str, Any],
@@ -182,7 +198,7 @@ def overwrite(
     data = read_files(files)
     table = tblctl.open(location, storage_options=storage_options)
     with progress("overwriting") as report:
-        outcome = table.overwrite(data, where=where, memory_bytes=memory_bytes, progress=report)
+        outcome = table.overwrite(data, where=where, hive=hive, memory_bytes=memory_bytes, progress=report)
     removed, added = render.count(outcome.rows_removed, "row"), render.count(outcome.rows_added, "row")
     done = f"replaced {removed} by {added}, {rewrite_clause(outcome)}"
     print_outcome(outcome, done=done, as_json=as_json)

@@ -12,6 +12,7 @@ from tblctl.cli.command import command
 from tblctl.cli.commands.measure import WORST
 from tblctl.cli.show import render
 from tblctl.cli.show.figures import INFO_JSON, put_info
+from tblctl.cli.show.folder import load_files
 
 
 @command(
@@ -43,6 +44,7 @@ def depth(
     to 4 columns it also shows how well blocks separate them: how many have a place in common, and what ranges read.
     """
     table = tblctl.open(location, **opening)
+    load_files(table)
     found = table.info(columns=terms, where=where, worst=worst, boxes=True)
     if as_json:
         render.print_json(found.to_dict())

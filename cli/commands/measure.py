@@ -103,7 +103,8 @@ def info(
     "at best" is what a grid of as many blocks reads. Several tables get one line each.
 
     LOC may also be a folder of plain Parquet files, or a glob in quotes: the files are its blocks, which nothing
-    changes. They are measured by --columns, from the statistics in their footers; `key=value` folders are columns.
+    changes. They are measured by --columns, from the statistics in their footers; `key=value` folders are columns. Or a
+    Delta table, `delta:PATH`, from the statistics in its log.
     """
     params.check_namespace(namespace, below)
     prometheus.check_metrics_file(metrics_file)

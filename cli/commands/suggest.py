@@ -15,7 +15,7 @@ from tblctl.cli.arguments import params
 from tblctl.cli.command import command
 from tblctl.cli.show import page, render
 from tblctl.cli.show.flags import located
-from tblctl.cli.show.folder import gain_to_json, put_gain
+from tblctl.cli.show.folder import gain_to_json, load_files, put_gain
 from tblctl.cli.show.progress import progress
 
 EXPLAINED = 3
@@ -63,10 +63,11 @@ def suggest(
     their block, so it does not know how values are distributed within blocks. For conditions on other columns it is an
     upper bound, marked `<=`: they read less if these columns follow the key within blocks.
 
-    LOC may also be a folder of plain Parquet files, or a glob in quotes, as for `tblctl info`.
+    LOC may also be a folder of plain Parquet files, a glob in quotes, or a Delta table, as for `tblctl info`.
     """
     table = tblctl.open(location, **opening)
     text = None if predicates is None else read_file(predicates)
+    load_files(table)
     try:
         with progress("measuring"):
             found = table.suggest(text)

@@ -9,6 +9,7 @@ import tblctl
 from tblctl.cli.arguments import pictures
 from tblctl.cli.show import page, render
 from tblctl.cli.show.figures import put_info
+from tblctl.cli.show.progress import progress
 
 COLUMNS_SHOWN = 12
 
@@ -24,6 +25,7 @@ def show_folder(
     as_json: bool,
 ) -> None:
     """Print the figures of plain files by columns; without columns, what there is and how to measure it."""
+    load_files(table)
     if columns is None and picture is None and compare is None and where is None:
         show_sizes(table, as_json=as_json)
         return
@@ -38,6 +40,13 @@ def show_folder(
     if columns is not None:
         put_gain(table, columns, otherwise=f"tblctl suggest {shlex.quote(table.location)}")
     pictures.say_drawn(picture)
+
+
+def load_files(table: Any) -> None:
+    """Read the footers of plain files, with a progress bar; do nothing for a table."""
+    if isinstance(table, tblctl.ParquetFolder):
+        with progress("reading footers") as report:
+            table.load(progress=report)
 
 
 def show_sizes(table: tblctl.ParquetFolder, *, as_json: bool) -> None:
@@ -57,7 +66,9 @@ def show_sizes(table: tblctl.ParquetFolder, *, as_json: bool) -> None:
             **({"of folders": render.printable(", ".join(given))} if given else {}),
         }
     )
-    note = "(plain files have no cluster key: name columns to measure by, `--columns a,b`; `tblctl suggest` ranks them)"
+    note = (
+        "(no cluster key is known: name columns to measure by, `--columns a,b`; `tblctl suggest` ranks them)"
+    )
     page.put((note, page.RULE))
 
 

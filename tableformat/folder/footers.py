@@ -21,6 +21,7 @@ from tblctl.tableformat.parquet.checked_footer import checked_footer
 from tblctl.tableformat.parquet.footer import MAGIC, TAIL_BYTES, has_exact_bounds, stored_footer
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
 from tblctl.tableformat.parquet.thrift import Struct, read_struct
+from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
 
 LOG = logging.getLogger("tblctl")
@@ -75,7 +76,12 @@ class _Layouts:
 
 
 def read_parts(
-    storage: Storage, files: Files, *, together: int = TOGETHER, most_cells: int = MOST_CELLS
+    storage: Storage,
+    files: Files,
+    *,
+    together: int = TOGETHER,
+    most_cells: int = MOST_CELLS,
+    progress: Progress | None = None,
 ) -> list[Part]:
     """Return what the footers of files say, by layout.
 
@@ -109,6 +115,8 @@ def read_parts(
             mine = [number for number, item in enumerate(good) if item.layout is layout]
             parts.append(_part(layout, [good[number] for number in mine], files, start + np.array(mine)))
         start = places.stop
+        if progress:
+            progress(start, len(files), "files")
     return joined(parts)
 
 

@@ -116,7 +116,7 @@ def unified(layouts: Sequence[Layout], location: str) -> pa.Schema:
         _schema_of(layout)
         for item in layout.columns:
             mine = found.get(item.name)
-            both = item.type if mine is None else _wider(mine.type, item.type)
+            both = item.type if mine is None else wider(mine.type, item.type)
             if mine is not None and both is None:
                 difference = (
                     f"{item.name} is {item.type} in {layout.first}, and {mine.type} in {origin[item.name]}"
@@ -129,14 +129,14 @@ def unified(layouts: Sequence[Layout], location: str) -> pa.Schema:
     return pa.schema(list(found.values()))
 
 
-def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """Return the type that holds the values of both; None if neither does."""
     if one == other:
         return one
     if _is_struct(one) and _is_struct(other):
         children = {child.name: child.type for child in child_fields(one)}
         for child in child_fields(other):
-            both = _wider(children[child.name], child.type) if child.name in children else child.type
+            both = wider(children[child.name], child.type) if child.name in children else child.type
             if both is None:
                 return None
             children[child.name] = both

@@ -16,7 +16,9 @@ from tblctl.tableformat.errors import (
     UnsupportedFormatError,
 )
 from tblctl.tableformat.folder.names import (
+    DELTA_LOG,
     ENDING,
+    FOREIGN,
     ICEBERG,
     NATIVE,
     PROBES,
@@ -29,11 +31,12 @@ from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.names import name_problem
 
 _USE = {
+    FOREIGN[DELTA_LOG]: "name the table itself, `delta:PATH`, to measure it",
     ICEBERG: "open it through its catalog: iceberg://CATALOG/NAMESPACE.TABLE",
     NATIVE: "name the table itself; `tblctl info --all DIR` finds all below a folder",
 }
 _USE_ENGINE = (
-    "tblctl cannot read it: an engine that can may write its rows to a folder of Parquet files, or into "
+    "an engine that reads it may write its rows to a folder of Parquet files, for `tblctl import`, or into "
     "`tblctl append LOC -`, an Arrow stream"
 )
 _MOST_PARENTS = 8
@@ -58,11 +61,15 @@ class Files:
 
     def without(self, names: pa.Array | pa.ChunkedArray) -> Files:
         """Return the other files."""
-        left = np.flatnonzero(~np.asarray(pc.is_in(self.names, names).to_numpy(zero_copy_only=False), bool))
+        is_among = np.asarray(pc.is_in(self.names, names).to_numpy(zero_copy_only=False), bool)
+        return self.at(np.flatnonzero(~is_among))
+
+    def at(self, places: np.ndarray) -> Files:
+        """Return the files at some places."""
         return Files(
-            names=self.names.take(pa.array(left)),
-            size_bytes=self.size_bytes[left],
-            modified_seconds=self.modified_seconds[left],
+            names=self.names.take(pa.array(places)),
+            size_bytes=self.size_bytes[places],
+            modified_seconds=self.modified_seconds[places],
         )
 
     @property
@@ -139,7 +146,11 @@ def refuse_tables(storage: Storage, chosen: Chosen) -> None:
 
 
 def _kind_of(storage: Storage) -> str | None:
-    """Return what table a folder itself is; None for none."""
+    """Return what table a folder itself is; None for none. On this machine empty folders count, too."""
+    if storage.is_local and not storage.is_missing_folder:
+        for name in storage.folders():
+            if name[:-1] in FOREIGN:
+                return FOREIGN[name[:-1]]
     for prefix in PROBES:
         for item in storage.list(prefix):
             found = table_of(item.name)

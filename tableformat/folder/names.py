@@ -6,6 +6,7 @@ A folder `key=value` gives all files below it a value of the column `key`, in pe
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,14 +21,15 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _MAGIC = re.compile(r"[*?\[]")
 _WEB = re.compile(r"\bhttps?://", re.IGNORECASE)
-_FOREIGN = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
+DELTA_LOG = "_delta_log"
+FOREIGN = {DELTA_LOG: "a Delta table", ".hoodie": "a Hudi table"}
 """What a folder is that has a folder of this name."""
 _ICEBERG_METADATA = re.compile(r"(?:.*/)?metadata/[^/]+\.metadata\.json(?:\.gz)?")
 _NATIVE_METADATA = re.compile(r"(?:.*/)?metadata/(?:snapshots|segments)/[^/]+")
 _BLOCK = re.compile(r"data/[0-9a-f]{32}\.parquet")
 NATIVE = "a table of tblctl"
 ICEBERG = "an Iceberg table"
-PROBES = ("_delta_log/", ".hoodie/", "metadata/")
+PROBES = (f"{DELTA_LOG}/", ".hoodie/", "metadata/")
 """Prefixes of the names that show that a folder is a table."""
 
 
@@ -48,7 +50,7 @@ def split_glob(location: str) -> tuple[str, str | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The rule by which files of a folder count: one `name`, or those that match `pattern`; else all but hidden ones.
+    """The rule by which files of a folder count: `names`, or those that match `pattern`; else all but hidden ones.
 
     A pattern takes what it matches, whatever its ending, and the files below a folder that it matches: of these not
     hidden ones. `*` and `?` do not match `/`; `**` matches any folders.
@@ -58,7 +60,7 @@ class Chosen:
     """
 
     pattern: str | None = None
-    name: str | None = None
+    names: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         try:
@@ -74,14 +76,15 @@ class Chosen:
     def prefix(self) -> str:
         """What the names of all files that count begin with."""
         if self.pattern is None:
-            return self.name or ""
+            pairs = zip(min(self.names, default=""), max(self.names, default=""), strict=False)
+            return "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
         found = _MAGIC.search(self.pattern)
         return self.pattern[: found.start()] if found else self.pattern
 
     def takes(self, name: str) -> bool:
         """Return whether a file counts."""
-        if self.name is not None:
-            return name == self.name
+        if self.names:
+            return name in self.names
         if self._compiled is None:
             return _is_visible(name)
         found = self._compiled.fullmatch(name)
@@ -125,8 +128,8 @@ def table_of(name: str) -> tuple[str, str] | None:
     """Return what a file belongs to if its name shows that: the folder ("" for the root), and the kind of table."""
     folders = name.split("/")[:-1]
     for place, folder in enumerate(folders):
-        if folder in _FOREIGN:
-            return "/".join(folders[:place]), _FOREIGN[folder]
+        if folder in FOREIGN:
+            return "/".join(folders[:place]), FOREIGN[folder]
     for pattern, kind in ((_ICEBERG_METADATA, ICEBERG), (_NATIVE_METADATA, NATIVE)):
         if pattern.fullmatch(name):
             return name[: name.rindex("metadata/")].rstrip("/"), kind
@@ -145,8 +148,14 @@ def may_be_inside(folder: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """The columns and values that a folder's name gives the files in it; values are text, None for null."""
+    """The columns and values that a folder's name gives the files in it; values are text, None for null.
 
+    Attributes:
+        folder: its name.
+        keys, values: in order.
+    """
+
+    folder: str
     keys: tuple[str, ...]
     values: tuple[str | None, ...]
 
@@ -155,6 +164,7 @@ def partition_of(folder: str) -> Partition:
     """Return the partition of a folder: `a/year=2024/m=1` has the keys year and m."""
     pairs = [part.partition("=") for part in folder.split("/") if "=" in part]
     return Partition(
+        folder=folder,
         keys=tuple(unquote(key) for key, _, _ in pairs),
         values=tuple(None if value == NULL else unquote(value) for _, _, value in pairs),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.folder.footers import read_parts
 from tblctl.tableformat.folder.kept import KeptFooters
 from tblctl.tableformat.folder.listing import Files, list_files
-from tblctl.tableformat.folder.names import ENDING, Chosen, split_glob
+from tblctl.tableformat.folder.names import Chosen, split_glob
 from tblctl.tableformat.folder.parts import Part, joined
 from tblctl.tableformat.folder.version import FolderVersion
 from tblctl.tableformat.model.snapshot import Summary
@@ -32,12 +31,17 @@ FILES = "files"
 
 
 class FolderPort:
-    """`tblctl.tableformat.port.TablePort` of the files that `chosen` takes below a storage's root."""
+    """`tblctl.tableformat.port.TablePort` of the files that `chosen` takes below a storage's root.
+
+    Attributes:
+        progress: called with (done, total, "files") while footers are read; None for nobody.
+    """
 
     def __init__(
         self, storage: Storage, chosen: Chosen, env: Environment = SYSTEM, *, cache: FileCache | None = None
     ) -> None:
         self.env = env
+        self.progress: Progress | None = None
         self._cache = cache
         self._storage = storage
         self._chosen = chosen
@@ -56,7 +60,7 @@ class FolderPort:
         here = None if "://" in text else Path(text).expanduser()
         if here is not None and here.is_file():
             here = here.resolve()
-            return cls(Storage(here.parent, options), Chosen(name=here.name), env, cache=cache)
+            return cls(Storage(here.parent, options), Chosen(names=frozenset({here.name})), env, cache=cache)
         if here is not None and here.is_dir():  # whatever characters its name has
             return cls(Storage(here, options), Chosen(), env, cache=cache)
         folder, pattern = split_glob(text)
@@ -65,40 +69,29 @@ class FolderPort:
     @property
     def location(self) -> str:
         """The folder or glob, without secrets."""
-        below = self._chosen.name or self._chosen.pattern
-        return self._storage.url if below is None else f"{self._storage.url}/{below}"
+        below = self._chosen.pattern or min(self._chosen.names, default=None)
+        more = f" and {len(self._chosen.names) - 1:,} more" if len(self._chosen.names) > 1 else ""
+        return self._storage.url if below is None else f"{self._storage.url}/{below}{more}"
 
     @property
-    def whole_folder(self) -> str | None:
-        """The path of a folder of this machine, if all its visible files count; else None."""
-        whole = self._storage.is_local and self._chosen == Chosen()
-        return self._storage.url if whole else None
-
-    def url_of(self, name: str) -> str:
-        """Return the path or URL of a file, without secrets."""
-        return f"{self._storage.url}/{name}"
-
-    def shell_words(self, version: FolderVersion) -> str | None:
-        """Return words that a shell makes all files' paths of; None if none do, or if an append would refuse the files.
-
-        An append takes files of one schema, without the columns that folders' names give. Paths deeper than a folder
-        need a loop, and those on remote storage have no globs.
-        """
-        name = self._chosen.name or self._chosen.pattern or f"*{ENDING}"
-        depth = name.count("/")
-        fits = self._storage.is_local and "**" not in name and version.has_one_layout
-        if not fits or version.folder_columns or version.depths != {depth}:
-            return None
-        return f"{shlex.quote(self._storage.url)}/{name if self._chosen.name is None else shlex.quote(name)}"
+    def storage(self) -> Storage:
+        """Where the files are."""
+        return self._storage
 
     @once
     def _version(self) -> FolderVersion:
         files = list_files(self._storage, self._chosen)
         return FolderVersion(self.location, files, lambda: self._parts(files))
 
+    def only(self, files: Files, progress: Progress | None = None) -> FolderVersion:
+        """Return some of the files; their footers are read when needed, and not kept."""
+        return FolderVersion(
+            self.location, files, lambda: read_parts(self._storage, files, progress=progress)
+        )
+
     def _parts(self, files: Files) -> list[Part]:
         if self._cache is None:
-            return read_parts(self._storage, files)
+            return read_parts(self._storage, files, progress=self.progress)
         kept = KeptFooters(cache=self._cache, location=self.location)
         known = kept.parts(files)
         new = files.without(
@@ -106,7 +99,7 @@ class FolderPort:
         )
         if not len(new):
             return joined(known)
-        found = joined([*known, *read_parts(self._storage, new)])
+        found = joined([*known, *read_parts(self._storage, new, progress=self.progress)])
         kept.put(found, self.env.now_ms() / 1000)
         return found
 

@@ -3,62 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.errors import SchemaMismatchError
 from tblctl.tableformat.folder.listing import Files
-from tblctl.tableformat.folder.names import are_integers, partition_of
+from tblctl.tableformat.folder.partitions import FolderColumn
 from tblctl.tableformat.folder.parts import Part
 from tblctl.tableformat.model.schema.schema import Leaf
 from tblctl.tableformat.model.schema.types import statistic_type
-from tblctl.tableformat.model.statistics import ColumnStatistics, CrossedBoundsError
+from tblctl.tableformat.model.statistics import BlockStatistics, ColumnStatistics, CrossedBoundsError
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FolderColumn:
-    """A column that folders' names give: each file has one value, or null."""
+class FileStatistics(BlockStatistics, Protocol):
+    """Statistics of n files: arrays of length n, and columns."""
 
-    name: str
-    values: pa.Array
+    names: pa.Array
+    size_bytes: np.ndarray
 
+    @property
+    def decoded_bytes(self) -> np.ndarray:
+        """Bytes of each file's rows before compression, int64; or its size, if that is all that is known."""
 
-def folder_columns(files: Files, location: str) -> tuple[FolderColumn, ...]:
-    """Return the columns that folders' names give files: whole numbers if all values are, else text.
-
-    `location` is for messages.
-
-    Raises:
-        SchemaMismatchError: files are in folders of different keys; names two.
-    """
-    folders = pc.replace_substring_regex(files.names, r"/?[^/]*$", "").dictionary_encode()
-    found = [partition_of(folder) for folder in folders.dictionary.to_pylist()]
-    codes = np.asarray(folders.indices)
-    keys = found[0].keys
-    for code, item in enumerate(found):
-        if item.keys != keys or len(set(keys)) < len(keys):
-            first, other = (files.names[int(np.argmax(codes == at))].as_py() for at in (0, code))
-            difference = f"{other} has the folder columns {_shown(item.keys)}, {first} has {_shown(keys)}"
-            msg = f"files of {location} are in folders of different keys: {difference}; name some by a glob"
-            raise SchemaMismatchError(msg, differences=(difference,))
-    columns = []
-    for place, key in enumerate(keys):
-        texts = [item.values[place] for item in found]
-        kind = pa.string()
-        if are_integers(texts):
-            fits = all(text is None or -(2**31) <= int(text) < 2**31 for text in texts)
-            kind = pa.int32() if fits else pa.int64()
-        numbers = texts if kind == pa.string() else [None if text is None else int(text) for text in texts]
-        columns.append(FolderColumn(name=key, values=pa.array(numbers, kind).take(pa.array(codes))))
-    return tuple(columns)
-
-
-def _shown(keys: Sequence[str]) -> str:
-    return ", ".join(keys) if keys else "none"
+    def is_exact(self, leaf: Leaf) -> np.ndarray:
+        """Return for each file whether the bounds of a column are values of it, and its nulls and NaN are counted."""
 
 
 class FolderStatistics:
@@ -120,7 +91,7 @@ class FolderStatistics:
         exact &= nulls >= 0
         if nans is not None:
             exact &= nans >= 0
-        low, high = _without_crossed(low, high)
+        low, high = without_crossed(low, high)
         return ColumnStatistics(min=low, max=high, null_count=nulls, nan_count=nans), exact
 
     def _numbers(self, name: str) -> np.ndarray:
@@ -165,7 +136,7 @@ def _flags(part: Part, name: str) -> np.ndarray:
     return np.asarray(_column(part, name).to_numpy(zero_copy_only=False), bool)
 
 
-def _without_crossed(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
+def without_crossed(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return bounds without those of files whose least value is above the greatest: these are damaged."""
     try:
         ColumnStatistics(min=low, max=high, null_count=np.zeros(len(low), np.int64))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tblctl.tableformat.folder.layout import absent, unified
+from tblctl.tableformat.folder.layout import Layout, absent, unified
 from tblctl.tableformat.folder.listing import Files
+from tblctl.tableformat.folder.partitions import FolderColumn, Partitions
 from tblctl.tableformat.folder.parts import Part
-from tblctl.tableformat.folder.statistics import FolderColumn, FolderStatistics, folder_columns
+from tblctl.tableformat.folder.statistics import FileStatistics, FolderStatistics
 from tblctl.tableformat.keys.columns import KeyColumns
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.block import Block
@@ -87,7 +87,7 @@ class FolderVersion:
 
     @once
     def _given(self) -> tuple[FolderColumn, ...]:
-        return folder_columns(self.files, self.location)
+        return Partitions.of(self.files, self.location).columns()
 
     @once
     def folder_columns(self) -> tuple[str, ...]:
@@ -96,14 +96,17 @@ class FolderVersion:
         return tuple(column.name for column in self._given if column.name not in own)
 
     @property
-    def has_one_layout(self) -> bool:
-        """Whether all files have the same columns."""
-        return len(self._parts) == 1
+    def layouts(self) -> list[Layout]:
+        """The columns of files, each layout once."""
+        return [part.layout for part in self._parts]
 
-    @once
-    def depths(self) -> frozenset[int]:
-        """How many folders below the root files are."""
-        return frozenset(pc.count_substring(self.files.names, "/").unique().to_pylist())
+    def own_columns(self) -> pa.Schema:
+        """Return the columns that files have, each with the type that holds the values of all.
+
+        Raises:
+            SchemaMismatchError: files differ in the type of a column.
+        """
+        return unified(self.layouts, self.location)
 
     @once
     def schema(self) -> Schema:
@@ -112,8 +115,8 @@ class FolderVersion:
         Raises:
             SchemaMismatchError: files differ in the type of a column, or in the keys of their folders.
         """
-        layouts = [part.layout for part in self._parts]
-        columns = unified(layouts, self.location)
+        layouts = self.layouts
+        columns = self.own_columns()
         found = Schema.create(columns)
         for layout, names in absent(layouts, found):
             LOG.warning(
@@ -126,7 +129,7 @@ class FolderVersion:
         return Schema.create(pa.schema([*columns, *more])) if more else found
 
     @once
-    def measured(self) -> FolderStatistics:
+    def measured(self) -> FileStatistics:
         """The statistics of the files that have rows."""
         given = [column for column in self._given if column.name in self.folder_columns]
         return FolderStatistics(self._parts, given, self.files)

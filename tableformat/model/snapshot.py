@@ -62,6 +62,23 @@ class SegmentRef:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImportList:
+    """A snapshot's reference to a list of files whose rows the table took.
+
+    Attributes:
+        path: the object's name.
+        size_bytes: the object's size.
+        checksum: XXH3-64 of the object.
+        file_count: files it lists, at least 1.
+    """
+
+    path: str
+    size_bytes: int
+    checksum: int
+    file_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """What a commit did, kept for `history` even after the snapshot expires.
 
@@ -129,6 +146,7 @@ class Snapshot:
             1970-01-01 UTC by the storage's clock. Never decreases; 0 until gc deleted something.
         clock_resets: ascending sequences of the snapshots that corrected a clock that was ahead.
         last_sort_id: at least the ids of the curves and trees that left `sorts`; 0 if none did.
+        imports: lists of the files whose rows the table took, the longest first: an import takes each file once.
         writes_since_recluster: how many commits wrote rows since the last recluster; 0 where `recluster.mode` does not
             need to know.
     """
@@ -153,6 +171,7 @@ class Snapshot:
     live_beside: tuple[int, ...] = ()
     writes_since_recluster: int = 0
     last_sort_id: int = 0
+    imports: tuple[ImportList, ...] = ()
 
     def __post_init__(self) -> None:
         if self.schema_id not in self.schemas:

@@ -38,13 +38,13 @@ from tblctl.tableformat.native.log.head import (
 from tblctl.tableformat.native.log.names import is_leftover
 from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM, least_writer
 from tblctl.tableformat.progress import Progress
-from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
     from tblctl.tableformat.native.read.layouts import Layout
     from tblctl.tableformat.native.write.input_rows import InputRows
     from tblctl.tableformat.native.write.staged_write import StagedWrite
+    from tblctl.tableformat.native.write.write_planner import Taken
     from tblctl.tableformat.port import Checked, Garbage
     from tblctl.tableformat.predicate.nodes import Node
 
@@ -158,6 +158,7 @@ class NativeTable:
         source: InputRows | None = None,
         staged: StagedWrite | None = None,
         batch: Batch | None = None,
+        taken: Taken | None = None,
         condition: Condition | None = None,
         everything: bool = False,
         assign: Mapping[str, Any] | None = None,
@@ -167,14 +168,15 @@ class NativeTable:
     ) -> Published | None:
         """Add the rows of `source` or `staged`, and remove (with `assign`: change) those that satisfy the condition.
 
-        All in one commit. Returns None if nothing changes, or `batch` was committed before.
+        All in one commit. Returns None if nothing changes, `batch` was committed before, or there was another import
+        since `taken` was made.
         """
         from tblctl.tableformat.native.write.dml import run_write
         from tblctl.tableformat.native.write.write_planner import Write
 
         head = self.head()
         if source is not None:
-            Conformer.plan(source.schema, head.schema)  # refuse before anything is read
+            source.require_fit(head.schema)  # refuse before anything is read
         if memory_bytes is not None and memory_bytes < 1:
             msg = f"memory_bytes is {memory_bytes}, expected at least 1"
             raise InvalidOptionError(msg)
@@ -191,6 +193,7 @@ class NativeTable:
             rows=None if source is None else lambda schema: _rows_of(source, schema),
             staged=staged,
             batch=batch,
+            taken=taken,
             memory_bytes=memory_bytes,
             detail=detail or {},
             progress=progress,
@@ -329,7 +332,7 @@ def _once_a_schema(condition: Condition) -> Condition:
 def _rows_of(source: InputRows, schema: Schema) -> Iterator[pa.Table]:
     from tblctl.tableformat.native.write.writer import conformed
 
-    return conformed(source.read(), Conformer.plan(source.schema, schema))
+    return conformed(source.read(), schema)
 
 
 def _assignments(schema: Schema, values: Mapping[str, Any]) -> dict[str, pa.Scalar]:

@@ -21,12 +21,13 @@ from tblctl.maintain import recluster as loop
 NAMES = {
     "tblctl": """
         Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
-        DeepRange DepthFigures DepthPoint Estimate Gain GcOutcome GroupOutcome IcebergTable MeasuredVersion
+        DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome IcebergTable
+        ImportOutcome MeasuredVersion
         OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress RangeShare Scan ScanExplanation
         ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
-        TableOptions WatchedRound WriteOutcome create drop errors execute exists find_tables from_iceberg open
-        parse_duration parse_schema parse_size parse_statement read_schema spark spark_session survey
-        type_from_text type_to_text watch
+        TableOptions WatchedRound WriteOutcome create drop errors execute exists find_tables from_iceberg
+        import_parquet open parse_duration parse_schema parse_size parse_statement read_schema spark spark_session
+        survey type_from_text type_to_text watch
     """,
     "tblctl.errors": """
         AccessDeniedError ClockError CommitOutcomeUnknownError ConflictError CorruptTableError EngineError
@@ -47,6 +48,7 @@ NAMES = {
     "Statement": "final if_exists is_location location name parts where where_position",
     "IcebergTable": "cluster_by location options schema snapshot",
     "ParquetFolder": "cluster_by folder_columns location options schema snapshot",
+    "DeltaTable": "cluster_by folder_columns location options schema snapshot",
     "Gain": """
         bytes_to_rewrite cluster_by files is_worth_it key_reads_clustered key_reads_now range_reads_clustered
         range_reads_now
@@ -61,6 +63,11 @@ NAMES = {
         attempts blocks_added blocks_removed bytes_added note operation recluster rows_added rows_removed
         seconds snapshot
     """,
+    "ImportOutcome": """
+        blocks_added bytes_added bytes_read commits files_changed files_known files_taken is_new location note
+        recluster rows_added seconds snapshot
+    """,
+    "ExportOutcome": "bytes files location rows seconds snapshot",
     "SnapshotInfo": """
         blocks blocks_added blocks_removed bytes bytes_added cluster_by detail operation options readable rows
         rows_added rows_removed sequence tags timestamp
@@ -140,20 +147,24 @@ NAMES = {
         recluster_policy row_group_rows sort_scope
     """,
     "$ tblctl": """
-        --debug --version alter append check completion config create delete depth drop estimate files gc history info
-        overwrite plan recluster rollback scan sql suggest tag update version
+        --debug --version alter append check completion config create delete depth drop estimate export files gc
+        history import info overwrite plan recluster rollback scan sql suggest tag update version
     """,
     "$ tblctl version": "--debug --json",
     "$ tblctl completion": "--debug SHELL",
     "$ tblctl config": "--debug --json show",
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
-    "$ tblctl append": "--debug --json --memory --recluster --storage-option FILE... LOC",
+    "$ tblctl import": """
+        --cluster-by --commit-every --debug --hive --json --memory --no-hive --recluster --storage-option LOC SRC...
+    """,
+    "$ tblctl export": "--columns --debug --json --overwrite --storage-option --where DIR LOC",
+    "$ tblctl append": "--debug --hive --json --memory --no-hive --recluster --storage-option FILE... LOC",
     "$ tblctl scan": """
         --as-of --columns --debug --explain --json --limit --output --report --storage-option --where LOC
     """,
     "$ tblctl delete": "--debug --json --storage-option --where LOC",
     "$ tblctl update": "--debug --json --set --storage-option --where LOC",
-    "$ tblctl overwrite": "--debug --json --memory --storage-option --where FILE... LOC",
+    "$ tblctl overwrite": "--debug --hive --json --memory --no-hive --storage-option --where FILE... LOC",
     "$ tblctl alter": """
         --add-column --cluster-by --debug --drop-cluster-by --drop-column --json --rename-column --set
         --storage-option --widen-column LOC
@@ -219,6 +230,10 @@ SIGNATURES = {
         "drop(location, *, if_exists=False, storage_options=None)",
         "execute(text, *, resolve=None, storage_options=None, **options)",
         "exists(location, *, storage_options=None)",
+        (
+            "import_parquet(source, location, *, hive=None, cluster_by=(), recluster=False, memory_bytes=None, "
+            "commit_bytes=4294967296, storage_options=None, progress=None)"
+        ),
         "find_tables(location, *, storage_options=None, catalog_options=None, namespace=None)",
         "from_iceberg(table, *, branch='main')",
         (
@@ -250,6 +265,18 @@ SIGNATURES = {
         "gain(columns)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
+        "load(*, progress=None)",
+        "picture(path=None, *, columns=None, where=None, compare=None)",
+        "suggest(predicates=None)",
+    ],
+    "DeltaTable": [
+        "close(*, wait=True)",
+        "depth_history(limit=20)",
+        "first_steps(columns)",
+        "gain(columns)",
+        "history(limit=None)",
+        "info(columns=None, where=None, *, worst=5, boxes=False)",
+        "load(*, progress=None)",
         "picture(path=None, *, columns=None, where=None, compare=None)",
         "suggest(predicates=None)",
     ],
@@ -281,7 +308,7 @@ SIGNATURES = {
     ],
     "Table": [
         "add_column(path, type)",
-        "append(data, *, memory_bytes=None, recluster=False, progress=None)",
+        "append(data, *, hive=None, memory_bytes=None, recluster=False, progress=None)",
         "cancel_plan(id, *, plans_at=None)",
         "close(*, wait=True)",
         "check(deep=False, *, progress=None)",
@@ -298,7 +325,8 @@ SIGNATURES = {
         "head(n=10)",
         "history(limit=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
-        "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
+        "overwrite(data, where=None, *, hive=None, memory_bytes=None, progress=None)",
+        "export(directory, *, where=None, columns=None, overwrite=False, progress=None)",
         "pending_plans(*, plans_at=None)",
         "picture(path=None, *, columns=None, where=None, compare=None)",
         "plan(policy=None, where=None, options=None)",
@@ -333,6 +361,12 @@ SIGNATURES = {
         "to_reader()",
     ],
     "WriteOutcome": [
+        "to_dict()",
+    ],
+    "ImportOutcome": [
+        "to_dict()",
+    ],
+    "ExportOutcome": [
         "to_dict()",
     ],
     "SnapshotInfo": [

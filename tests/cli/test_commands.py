@@ -359,7 +359,7 @@ def write_bad_files(folder: Path) -> None:
         (["append", "{loc}", "{tmp}/text.parquet"], 1, ["text.parquet"]),
         (["append", "{loc}", "{tmp}/cut.parquet"], 1, ["cut.parquet"]),
         (["append", "{loc}", "{tmp}/data.parquet", "{tmp}/cut.parquet"], 1, ["cut.parquet"]),
-        (["append", "{loc}", "{tmp}/other.parquet"], 1, ["id", "extra", "name", "price"]),
+        (["append", "{loc}", "{tmp}/other.parquet"], 1, ["id", "extra", "CAST(id AS BIGINT)"]),
         (["append", "{loc}", "{tmp}/null.parquet"], 1, ["id", "null"]),
         (["append", "{loc}", "{tmp}/data.parquet", "--memory", "much"], 2, ["much"]),
         (["scan", "{loc}", "--where", "idd = 1"], 2, ["idd", "id"]),

@@ -33,8 +33,10 @@ DESCRIPTORS = Path("/proc/self/fd")
 WATCH = "recluster --watch"
 WORDS: dict[str, tuple[str, ...]] = {
     "create": ("NEW", "--schema", "id: int64, v: string", "--cluster-by", "id"),
+    "import": ("FILE", "LOC"),
     "append": ("LOC", "FILE"),
     "scan": ("LOC", "--where", "id > 3"),
+    "export": ("LOC", "OUT"),
     "delete": ("LOC", "--where", "id > 5"),
     "update": ("LOC", "--where", "id > 5", "--set", "v='y'"),
     "overwrite": ("LOC", "FILE", "--where", "id > 5"),

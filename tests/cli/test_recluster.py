@@ -539,7 +539,10 @@ def test_append_recluster_tells_the_round_that_followed(library: Library) -> Non
     library.outcome_of_round = Done()
     lines = done("append", "t", "x.parquet", "--recluster").splitlines()
     assert library.calls == [
-        ("append", {"files": ["x.parquet"], "memory_bytes": None, "recluster": True, "progress": None})
+        (
+            "append",
+            {"files": ["x.parquet"], "hive": None, "memory_bytes": None, "recluster": True, "progress": None},
+        )
     ]
     assert lines[0] == APPENDED
     assert lines[1].startswith("reclustered 600,572 rows")

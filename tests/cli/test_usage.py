@@ -72,7 +72,7 @@ def test_without_a_command_the_help_is_shown_as_wrong_usage() -> None:
     ("words", "message"),
     [
         (["scna", "t"], "there is no command 'scna'; did you mean 'scan'?"),
-        (["zzz"], "there is no command 'zzz'; there are: create, append"),
+        (["zzz"], "there is no command 'zzz'; there are: create, import"),
         (["scan"], "Missing argument 'LOC'"),
         (["scan", "t", "--wher", "a"], "--where"),
         (["scan", "t", "--limit", "-1"], "-1"),

@@ -51,10 +51,7 @@ def test_info_by_columns_ends_with_the_gain_and_a_command(tmp_path):
     folder = interleaved(tmp_path / "in")
     shown = run("info", folder, "--columns", "at")
     assert "8.0000 on average" in shown
-    assert (
-        f"tblctl create NEW --like {folder}/part-0.parquet --cluster-by at && tblctl append NEW {folder}/*.parquet"
-        in shown
-    )
+    assert f"tblctl import {folder} NEW --cluster-by at" in shown
     found = json.loads(run("info", folder, "--columns", "at", "--json"))
     assert found["average_depth"] == 8.0
     assert found["gain"] == {
@@ -66,7 +63,7 @@ def test_info_by_columns_ends_with_the_gain_and_a_command(tmp_path):
         "range_reads_clustered": 1.08,
         "bytes_to_rewrite": sum(path.stat().st_size for path in folder.iterdir()),
     }
-    assert found["next"].startswith("tblctl create NEW")
+    assert found["next"].startswith("tblctl import ")
 
 
 def test_a_key_that_files_are_in_order_of_brings_little(tmp_path):
@@ -90,7 +87,7 @@ def test_suggest_ranks_and_ends_with_the_gain_of_the_best(tmp_path):
     folder = interleaved(tmp_path / "in")
     (tmp_path / "q.sql").write_text("at = 5\nat between 10 and 12\n")
     shown = run("suggest", folder, "--predicates", tmp_path / "q.sql")
-    assert "tblctl create NEW" in shown
+    assert f"tblctl import {folder} NEW" in shown
     found = json.loads(run("suggest", folder, "--predicates", tmp_path / "q.sql", "--json"))
     assert found["candidates"][0]["terms"] == ["at"]
     assert found["gain"]["cluster_by"] == ["at"]
@@ -187,14 +184,14 @@ def test_the_next_command_keeps_columns_of_folders(tmp_path, name):
     ]
 
 
-def test_no_append_is_suggested_that_would_be_refused_or_lose_columns(tmp_path):
-    write(tmp_path / "mixed", "a.parquet", {"x": [1]})
-    write(tmp_path / "mixed", "b.parquet", {"x": [1], "y": [2]})
-    write(tmp_path / "deep", "d/a.parquet", {"x": [1]})
-    write(tmp_path / "deep", "d/e/a.parquet", {"x": [1]})
+def test_the_next_command_takes_files_of_any_depth_that_differ_and_globs(tmp_path):
+    write(tmp_path / "in", "a.parquet", {"x": [1]})
+    write(tmp_path / "in", "d/e/a.parquet", {"x": [1], "y": [2]})
+    assert shell(tblctl.open(tmp_path / "in").first_steps("x"), tmp_path).snapshot.rows == 2
     write(tmp_path / "hive", "y=1/a.parquet", {"x": [1]})
-    for place in ("mixed", "deep", "hive/y=*/*.parquet"):
-        assert "tblctl append" not in tblctl.open(tmp_path / place).first_steps("x")
+    glob = tblctl.open(tmp_path / "hive/y=*/*.parquet").first_steps("x")
+    assert glob == f"tblctl import '{tmp_path}/hive/y=*/*.parquet' NEW --hive --cluster-by x"
+    assert " --hive " in tblctl.open(tmp_path / "hive" / "y=1").first_steps("x")
 
 
 def test_a_warning_names_the_file_that_lacks_a_column(tmp_path):
@@ -204,3 +201,45 @@ def test_a_warning_names_the_file_that_lacks_a_column(tmp_path):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "a.parquet and perhaps other files" in done.stderr
     assert "no column y" in done.stderr
+
+
+def test_import_says_what_it_took_what_it_knew_and_what_changed(tmp_path):
+    folder = interleaved(tmp_path / "in", count=3)
+    shown = run("import", folder, tmp_path / "t", "--cluster-by", "at", "--commit-every", "1KiB")
+    assert shown.startswith("imported 3 files (")
+    assert f"into a new table, {tmp_path}/t: 60 rows in 3 blocks" in shown
+    assert "3 commits, snapshot 4" in shown
+    os.utime(folder / "part-1.parquet", (1, 1))
+    again = " ".join(run("import", folder, tmp_path / "t").split())
+    assert again.startswith(
+        "2 files taken before 1 file written again since they were taken, and not taken again"
+    )
+    assert "part-1.parquet" in again
+    assert again.endswith("there is no new file: nothing was committed")
+    write(folder, "new.parquet", {"at": [1], "id": [1]})
+    found = json.loads(run("import", folder, tmp_path / "t", "--recluster", "--json"))
+    assert (found["files_taken"], found["files_known"], found["rows_added"]) == (1, 2, 1)
+    assert found["files_changed"] == [str(folder / "part-1.parquet")]
+    assert found["recluster"]["rounds"] is not None
+    run("import", folder, tmp_path / "t", "--cluster-by", "id", code=2)
+    write(tmp_path / "hive", "y=1/a.parquet", {"x": [1]})
+    assert "--hive" in run("import", tmp_path / "hive", tmp_path / "u", code=2)
+    assert "into a new table" in run("import", tmp_path / "hive", tmp_path / "u", "--hive")
+
+
+def test_export_writes_files_and_says_how_many(tmp_path):
+    run("import", interleaved(tmp_path / "in"), tmp_path / "t")
+    shown = run("export", tmp_path / "t", tmp_path / "out", "--where", "id < 5", "--columns", "id")
+    assert shown.startswith(f"exported 5 rows of snapshot 2 to {tmp_path}/out: 1 file (")
+    assert "not empty" in run("export", tmp_path / "t", tmp_path / "out", code=2)
+    assert json.loads(run("export", tmp_path / "t", tmp_path / "out", "--overwrite", "--json"))["rows"] == 160
+
+
+def test_progress_tells_files_while_footers_are_read(tmp_path):
+    folder = interleaved(tmp_path, count=20, rows=1)
+    seen = []
+    table = tblctl.open(folder)
+    table.load(progress=lambda *told: seen.append(told))
+    assert seen == [(16, 20, "files"), (20, 20, "files")]
+    table.load(progress=lambda *told: seen.append(told))
+    assert len(seen) == 2

@@ -14,6 +14,7 @@ import tblctl
 from tblctl.clustered import ClusteredTable
 from tblctl.errors import (
     AccessDeniedError,
+    CorruptTableError,
     InvalidDataError,
     InvalidKeyError,
     InvalidOptionError,
@@ -129,6 +130,10 @@ def test_a_table_of_another_format_is_never_read_as_plain_files(tmp_path, kind, 
     FOREIGN[kind](tmp_path / "t")
     write(tmp_path / "t", "a.parquet", {"x": [1]})
     write(tmp_path / "t", "day=1/a.parquet", {"x": [1]})
+    if (kind, opened) == ("a Delta table", "."):  # it is read as one: here its log is damaged
+        with pytest.raises(CorruptTableError, match="cannot be read as a Delta table"):
+            tblctl.open(tmp_path / "t")
+        return
     with pytest.raises(UnsupportedFormatError, match=f"{kind}.*not read as plain Parquet") as caught:
         tblctl.open(tmp_path / "t" / opened)
     assert str(tmp_path / "t") in str(caught.value)

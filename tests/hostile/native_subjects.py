@@ -24,9 +24,10 @@ from tblctl.tableformat.folder.listing import Files
 from tblctl.tableformat.folder.version import FolderVersion
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.seal import Seal
-from tblctl.tableformat.model.snapshot import SegmentRef
+from tblctl.tableformat.model.snapshot import ImportList, SegmentRef
 from tblctl.tableformat.native.blocks import known_ids
 from tblctl.tableformat.native.log.head import load_head
+from tblctl.tableformat.native.log.import_lists import COLUMNS, encode_import_list, read_import_list
 from tblctl.tableformat.native.log.names import (
     checked_block_path,
     checked_record_path,
@@ -372,6 +373,26 @@ def _measured(version: FolderVersion) -> object:
     except InvalidSchemaError:  # names of columns, or types, that no table can have: it says so
         return None
     return [(version.measured.column(leaf), version.measured.is_exact(leaf)) for leaf in leaves]
+
+
+IMPORT_LIST = f"metadata/imports/{ID}.arrow"
+
+
+@functools.cache
+def import_lists() -> Sequence[bytes]:
+    """Return two lists of imported files."""
+    found = []
+    for number in (1, 2):
+        files = {"path": [f"s3://b/{n}.parquet" for n in range(3)], "size_bytes": [number, 2, 3]}
+        rows = pa.table({**files, "modified_us": [0, 1, 2**50]}, schema=COLUMNS)
+        found.append(encode_import_list(rows, IMPORT_LIST)[1].to_pybytes())
+    return found
+
+
+def parse_import_list(data: bytes) -> object:
+    storage().write(IMPORT_LIST, data)
+    ref = ImportList(path=IMPORT_LIST, size_bytes=len(data), checksum=checksum(data), file_count=3)
+    return read_import_list(storage(), ref).to_pylist()
 
 
 @functools.cache

@@ -93,6 +93,9 @@ PARSERS: dict[str, Parser] = dict(
         _parser(
             "folder-footer", native.blocks, native.parse_folder, (InvalidDataError,), PARQUET, "x.parquet"
         ),
+        _parser(
+            "import-list", native.import_lists, native.parse_import_list, DAMAGE, BYTES, native.IMPORT_LIST
+        ),
         _parser("kept-footers", native.kept_footers, native.parse_kept_footers, NONE, BYTES),
         _parser(
             "input-arrow",

@@ -294,16 +294,35 @@ class TestDifferences:
 
     def test_every_difference_is_listed_at_once(self):
         data = parse_schema(
-            "a: string, l_tax: string, s: struct<x: int64, l: large_list<struct<z: int8, q: int8>>>, u: int8, d: string"
+            "l_tax: string, s: struct<x: float32, l: large_list<struct<z: int8, q: int8>>>, u: int8, d: string"
         )
+        cast = "; if that loses nothing that you need, give CAST"
         assert schema_differences(self.TABLE, data) == (
-            "a: expected int64, got string",
-            "l_tax: expected decimal128(15, 2), got string",
-            "s.x: expected int32, got int64",
+            "a: missing, expected int64 not null",
+            f"l_tax: expected decimal128(15, 2), got string{cast}(l_tax AS DECIMAL(15, 2))",
+            "s.x: expected int32, got float32",
             "s.l.element.z: expected string, got int8",
             "s.l.element.q: not a column of the table",
-            "t: missing, expected timestamp[us, tz=UTC]",
             "u: not a column of the table",
+        )
+
+    def test_columns_that_may_be_null_may_be_absent_at_any_depth(self):
+        assert schema_differences(self.TABLE, parse_schema("a: int64")) == ()
+        assert schema_differences(self.TABLE, parse_schema("a: int64, s: struct<x: int32>")) == ()
+
+    def test_integers_and_times_of_other_widths_are_no_difference_since_each_value_is_checked(self):
+        table = make("a: int8, t: timestamp[ms], d: time32[s], z: timestamp[us, tz=UTC]")
+        data = parse_schema("a: uint64, t: timestamp[ns], d: time64[ns], z: timestamp[ns, tz=UTC]")
+        assert schema_differences(table, data) == ()
+        (problem,) = schema_differences(make("t: timestamp[us, tz=UTC]"), parse_schema("t: timestamp[us]"))
+        assert problem.endswith("give CAST(t AS TIMESTAMP WITH TIME ZONE)")
+
+    def test_a_name_that_differs_in_case_alone_is_suggested(self):
+        table = make("CustomerId: int64, s: struct<Inner: int8>")
+        data = parse_schema("customerid: int64, s: struct<inner: int8>")
+        assert schema_differences(table, data) == (
+            "s.inner: not a column of the table; s.Inner is: rename it",
+            "customerid: not a column of the table; CustomerId is: rename it",
         )
 
     def test_types_that_hold_the_same_values_are_no_difference(self):

@@ -240,8 +240,8 @@ def test_writing_refuses_options_of_reading_and_rows_that_do_not_fit(tmp_path: P
     table = make(tmp_path)
     with pytest.raises(InvalidOptionError, match="as_of, columns and where say what is read"):
         source(table, as_of="2").writer(FRAME, overwrite=False)
-    with pytest.raises(SchemaMismatchError, match="v: missing"):
-        source(table).streamWriter(from_arrow_schema(pa.schema([SCHEMA.field("id")])), overwrite=False)
+    with pytest.raises(SchemaMismatchError, match="id: missing"):
+        source(table).streamWriter(from_arrow_schema(pa.schema([SCHEMA.field("v")])), overwrite=False)
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ class TestConform:
         with pytest.raises(SchemaMismatchError) as caught:
             conform(pa.table({"a": ["x"], "z": [1]}), make("a: int8, b: int8 not null"))
         assert caught.value.details["differences"] == (
-            "a: expected int8, got string",
+            "a: expected int8, got string; if that loses nothing that you need, give CAST(a AS TINYINT)",
             "b: missing, expected int8 not null",
             "z: not a column of the table",
         )

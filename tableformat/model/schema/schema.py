@@ -24,9 +24,10 @@ from tblctl.tableformat.model.schema import as_json, changes
 from tblctl.tableformat.model.schema.field_ids import field_id, ids_in, numbered, plain_field
 from tblctl.tableformat.model.schema.type_text import ELEMENT_NAME, fields_from_text
 from tblctl.tableformat.model.schema.types import (
-    accepts,
+    can_cast,
     child_fields,
     is_any_list,
+    is_any_string,
     read_type,
     strip_extension,
     type_problems,
@@ -233,8 +234,9 @@ def parse_schema(text: str) -> pa.Schema:
 def schema_differences(table: Schema, data: pa.Schema) -> tuple[str, ...]:
     """Return every reason why data of a schema cannot be appended to the table; empty if it can.
 
-    Columns are matched by name, in any order. Types that hold the same values are accepted (`types.accepts`).
-    Nullable data is accepted for a column that is not nullable: nulls are looked for in the data itself.
+    Columns are matched by name, in any order. One that may be null may be absent: it is null then. Types are accepted
+    if a cast loses nothing (`types.can_cast`); for others the cast to write is named, if there is one in SQL. Nullable
+    data is accepted for a column that is not nullable: nulls are looked for in the data itself.
     """
     return tuple(_field_differences("", tuple(table.arrow), tuple(data)))
 
@@ -317,17 +319,22 @@ def _field_differences(prefix: str, table: Sequence[pa.Field], data: Sequence[pa
     for field in table:
         path = prefix + field.name
         other = given.pop(field.name, None)
-        if other is None:
-            yield f"{path}: missing, expected {_expected(field)}"
-        else:
+        if other is not None:
             yield from _type_differences(path, field.type, strip_extension(other.type))
+        elif not field.nullable:
+            yield f"{path}: missing, expected {_expected(field)}"
+    by_folded = {field.name.casefold(): field.name for field in table}
     for name in given:
-        yield f"{prefix}{name}: not a column of the table"
+        near = by_folded.get(name.casefold())
+        hint = "" if near is None else f"; {prefix}{near} is: rename it"
+        yield f"{prefix}{name}: not a column of the table{hint}"
 
 
 def _type_differences(path: str, table: pa.DataType, data: pa.DataType) -> Iterator[str]:
-    if not accepts(table, data):
-        yield f"{path}: expected {type_to_text(table)}, got {_given(data)}"
+    if not can_cast(table, data):
+        cast = _sql_cast(path, table, data)
+        hint = f"; if that loses nothing that you need, give {cast}" if cast else ""
+        yield f"{path}: expected {type_to_text(table)}, got {_given(data)}{hint}"
         return
     if pt.is_null(data):
         return
@@ -340,6 +347,34 @@ def _type_differences(path: str, table: pa.DataType, data: pa.DataType) -> Itera
         yield from _type_differences(
             f"{path}.{ELEMENT_NAME}", table.value_type, strip_extension(data.value_type)
         )
+
+
+_SQL = {
+    "bool": "BOOLEAN",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "float32": "REAL",
+    "float64": "DOUBLE",
+    "date32": "DATE",
+    "string": "VARCHAR",
+}
+"""How types are called in SQL, by their texts here."""
+
+
+def _sql_cast(path: str, table: pa.DataType, data: pa.DataType) -> str | None:
+    """Return a cast in SQL to a column's type; None if there is none from that type, or the name needs quotes."""
+    if not path.isidentifier() or child_fields(table) or child_fields(data) or pt.is_duration(data):
+        return None
+    table = table.value_type if pt.is_dictionary(table) else table
+    if pt.is_timestamp(table):
+        name = "TIMESTAMP WITH TIME ZONE" if table.tz else "TIMESTAMP"
+    elif pt.is_decimal(table):
+        name = f"DECIMAL({table.precision}, {table.scale})"
+    else:
+        name = _SQL.get("string" if is_any_string(table) else type_to_text(table), "")
+    return f"CAST({path} AS {name})" if name else None
 
 
 def _expected(field: pa.Field) -> str:

@@ -293,6 +293,20 @@ def accepts(column: pa.DataType, data: pa.DataType) -> bool:
     return bool((pt.is_struct(column) and pt.is_struct(data)) or (pt.is_map(column) and pt.is_map(data)))
 
 
+def can_cast(column: pa.DataType, data: pa.DataType) -> bool:
+    """Return whether incoming data of a type is cast to a column's. A value that does not fit is an error.
+
+    Besides what `accepts` says: integers of any width and sign, and timestamps and times of any unit.
+    """
+    if accepts(column, data):
+        return True
+    data = data.value_type if pt.is_dictionary(data) else data
+    column = column.value_type if pt.is_dictionary(column) else column
+    if pt.is_timestamp(column) and pt.is_timestamp(data):
+        return bool(column.tz) == bool(data.tz)
+    return bool((pt.is_integer(column) and pt.is_integer(data)) or (pt.is_time(column) and pt.is_time(data)))
+
+
 def _is_wider_integer(old: pa.DataType, new: pa.DataType) -> bool:
     if not (pt.is_integer(old) and pt.is_integer(new)) or old.bit_width >= new.bit_width:
         return False

@@ -274,6 +274,7 @@ def roll_back(head: Snapshot, target: Snapshot) -> Snapshot:
         cluster_key_id=target.cluster_key_id,
         live_beside=target.live_beside,
         options=target.options,
+        imports=target.imports,  # those files' rows are in the table, no others
     )
     before, after = _paths(head), _paths(target)
     return summarised(

@@ -35,6 +35,7 @@ class Edit:
         relabelled: the new labels of blocks that stay, by segment of the base.
         detail: the operation's own part of the summary.
         batch: the batch of a stream that this edit commits; None for no stream.
+        taken: files whose rows it adds, as a list of imported files has them; None for none.
     """
 
     operation: str
@@ -45,6 +46,7 @@ class Edit:
     relabelled: Mapping[str, Mapping[str, Label]] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
     batch: Batch | None = None
+    taken: pa.Table | None = None
 
     @cached_property
     def removed_paths(self) -> frozenset[str]:
@@ -68,7 +70,8 @@ class Edit:
     @property
     def is_empty(self) -> bool:
         """Whether applying it would change nothing."""
-        return not self.removed and not self.relabelled and (self.added is None or self.added.num_rows == 0)
+        adds = self.taken is not None or (self.added is not None and self.added.num_rows > 0)
+        return not self.removed and not self.relabelled and not adds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import TblctlError
-from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
+from tblctl.tableformat.model.snapshot import ImportList, SegmentRef, Snapshot
 from tblctl.tableformat.native.log.clock import Written, write_timed
 from tblctl.tableformat.native.log.commit import StagedCommit
 from tblctl.tableformat.native.log.edit import (
@@ -25,7 +25,8 @@ from tblctl.tableformat.native.log.edit import (
     folded,
     summary_of,
 )
-from tblctl.tableformat.native.log.names import segment_path
+from tblctl.tableformat.native.log.import_lists import encode_import_list, lists_to_fold, read_import_list
+from tblctl.tableformat.native.log.names import import_list_path, segment_path
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.segment_rows import concat_segments, encode_segment, segment_ref
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
@@ -47,8 +48,9 @@ class EditApplier:
         self._env = env
         self._edited: dict[tuple[str, frozenset[str]], EditedSegment] = {}
         self._refs: dict[tuple[str, ...], SegmentRef] = {}  # segments that can be used again
-        self._timed: dict[str, Written] = {}  # every segment that was written
-        self._used: frozenset[str] = frozenset()  # segments of the last proposal
+        self._timed: dict[str, Written] = {}  # every segment and list that was written
+        self._lists: dict[tuple[str, ...], ImportList] = {}  # lists of imported files that can be used again
+        self._used: frozenset[str] = frozenset()  # segments and lists of the last proposal
 
     def propose(self, edit: Edit, head: Snapshot) -> StagedCommit:
         """Return the head with the edit applied.
@@ -60,10 +62,12 @@ class EditApplier:
         changed = self._changed_segments(edit, head)
         groups = folded(entries_after(edit, head, changed))
         segments = in_parallel(lambda group: self._segment_of(group, head), groups, threads=IO_THREADS)
-        after = dataclasses.replace(head, segments=tuple(segments))
+        lists = head.imports if edit.taken is None else self._lists_after(edit.taken, head)
+        after = dataclasses.replace(head, segments=tuple(segments), imports=lists)
         after = dataclasses.replace(after, summary=summary_of(edit, after, changed.values()))
-        self._used = frozenset(segment.path for segment in segments)
-        written = [ref.path for ref in self._refs.values() if ref.path in self._used]
+        self._used = frozenset([item.path for item in segments] + [item.path for item in lists])
+        mine = [*(ref.path for ref in self._refs.values()), *(ref.path for ref in self._lists.values())]
+        written = [path for path in mine if path in self._used]
         blocks = [] if edit.added is None else edit.added["path"].to_pylist()
         return StagedCommit(
             snapshot=after.with_batch(edit.batch) if edit.batch else after,
@@ -73,11 +77,12 @@ class EditApplier:
         )
 
     def forget(self, names: Collection[str]) -> None:
-        """Write these segments again in the next attempt: gc may delete them."""
+        """Write these segments and lists again in the next attempt: gc may delete them."""
         self._refs = {key: ref for key, ref in self._refs.items() if ref.path not in names}
+        self._lists = {key: ref for key, ref in self._lists.items() if ref.path not in names}
 
     def discard_unused(self) -> None:
-        """Delete segments of attempts that lost, as far as possible. Only once the outcome is known."""
+        """Delete segments and lists of attempts that lost, as far as possible. Only once the outcome is known."""
         try:
             self._storage.delete([path for path in self._timed if path not in self._used])
         except TblctlError as error:
@@ -147,6 +152,18 @@ class EditApplier:
             self._timed[path] = write_timed(self._storage, self._env, path, made.data)
             self._refs[key] = ref
         return self._refs[key]
+
+    def _lists_after(self, taken: pa.Table, head: Snapshot) -> tuple[ImportList, ...]:
+        """Return the head's lists of imported files and those taken: in a new list, with small lists folded into it."""
+        kept, folded_in = lists_to_fold(head.imports, taken.num_rows)
+        key = tuple(item.path for item in folded_in)
+        if key not in self._lists:
+            path = import_list_path(self._env.new_id())
+            rows = pa.concat_tables([*(read_import_list(self._storage, item) for item in folded_in), taken])
+            made, data = encode_import_list(rows, path)
+            self._timed[path] = write_timed(self._storage, self._env, path, data)
+            self._lists[key] = made
+        return (*kept, self._lists[key])
 
     def _rows_of(self, entry: Entry) -> pa.Table:
         return entry.rows if isinstance(entry, FreshRows) else read_segment(self._storage, entry.ref)

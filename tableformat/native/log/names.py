@@ -7,6 +7,7 @@ Names are relative to the table's root:
     metadata/snapshots/<20 digits>.json     a snapshot, or the tombstone it became
     metadata/latest                         a hint of the newest sequence
     metadata/records/<id>.json              the record of a recluster, block by block
+    metadata/imports/<id>.arrow             a list of files whose rows the table took
     metadata/plans/<id>-<9 digits>.json     a pending plan; the digits are the seconds that it lives
     metadata/claims/<id>-<8 digits>-<4 digits>.json
                                             a claim of a group: the plan's id, the group's number, which attempt it is
@@ -29,6 +30,7 @@ SEGMENTS = "metadata/segments/"
 SNAPSHOTS = "metadata/snapshots/"
 LATEST = "metadata/latest"
 RECORDS = "metadata/records/"
+IMPORTS = "metadata/imports/"
 PLANS = "metadata/plans/"
 CLAIMS = "metadata/claims/"
 RECORD = "record"  # the key of a summary's detail that names one
@@ -38,6 +40,7 @@ _ID = r"[0-9a-f]{32}"
 _BLOCK = re.compile(rf"data/{_ID}\.parquet")
 _SEGMENT = re.compile(rf"metadata/segments/{_ID}\.parquet")
 _RECORD = re.compile(rf"metadata/records/{_ID}\.json")
+_IMPORT_LIST = re.compile(rf"metadata/imports/{_ID}\.arrow")
 _SNAPSHOT = re.compile(r"metadata/snapshots/([0-9]{20})\.json")
 _PLAN = re.compile(rf"metadata/plans/({_ID})-([0-9]{{9}})\.json")
 _CLAIM = re.compile(rf"metadata/claims/({_ID})-([0-9]{{8}})-([0-9]{{4}})\.json")
@@ -62,6 +65,11 @@ def segment_path(segment_id: str) -> str:
 def record_path(record_id: str) -> str:
     """Return the name of the record `record_id`."""
     return checked_record_path(f"{RECORDS}{record_id}.json")
+
+
+def import_list_path(list_id: str) -> str:
+    """Return the name of the list `list_id` of imported files."""
+    return checked_import_list_path(f"{IMPORTS}{list_id}.arrow")
 
 
 def snapshot_path(sequence: int) -> str:
@@ -146,6 +154,11 @@ def record_of(detail: Mapping[str, Any]) -> str | None:
 def checked_record_path(name: object) -> str:
     """Return `name` if it is a record's name; raise `CorruptTableError` otherwise."""
     return _checked(name, _RECORD, "a record's name (metadata/records/<id>.json)")
+
+
+def checked_import_list_path(name: object) -> str:
+    """Return `name` if it is that of a list of imported files; raise `CorruptTableError` otherwise."""
+    return _checked(name, _IMPORT_LIST, "the name of a list of imported files (metadata/imports/<id>.arrow)")
 
 
 def _checked(name: object, form: re.Pattern[str], expected: str) -> str:

@@ -18,14 +18,25 @@ from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.options import AUTO, INLINE, OFF, OPTION_DOCS, TableOptions
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.seal import Seal
-from tblctl.tableformat.model.snapshot import ColumnBounds, SegmentRef, Snapshot, Summary, Tombstone
+from tblctl.tableformat.model.snapshot import (
+    ColumnBounds,
+    ImportList,
+    SegmentRef,
+    Snapshot,
+    Summary,
+    Tombstone,
+)
 from tblctl.tableformat.native.log.checked_json import has_checksum, with_checksum
-from tblctl.tableformat.native.log.names import checked_segment_path, snapshot_path
+from tblctl.tableformat.native.log.names import (
+    checked_import_list_path,
+    checked_segment_path,
+    snapshot_path,
+)
 
 FORMAT_VERSION = 1
 """Version of snapshot, segment and block layout. A reader refuses a higher one."""
 
-WRITER_VERSION = 5
+WRITER_VERSION = 6
 """Version of this writer: what it knows and keeps. A snapshot states the least version it needs (`least_writer`)."""
 
 CHECKSUMS_FROM = 2
@@ -39,6 +50,9 @@ _MODES_FROM = 4
 
 _LAYOUTS_FROM = 5
 """From this version on, writers know curves and trees, and the ids of sorts that left the snapshot."""
+
+_IMPORTS_FROM = 6
+"""From this version on, writers know lists of imported files."""
 
 MAX_SEGMENT_BLOCKS = 1_000_000
 """A segment that claims more blocks than this counts as damaged (tblctl writes at most 10,000)."""
@@ -58,6 +72,8 @@ def least_writer(snapshot: Snapshot) -> int:
     options = snapshot.options
     has_modes = options.recluster_mode not in (OFF, INLINE) or options.recluster_every != 1
     has_modes |= options.recluster_policy is not None
+    if snapshot.imports:
+        return max(snapshot.min_writer_version, _IMPORTS_FROM)
     if snapshot.has_layouts:
         return max(snapshot.min_writer_version, _LAYOUTS_FROM)
     needed = _MODES_FROM if has_modes else _SORTS_FROM if snapshot.live_beside else CHECKSUMS_FROM
@@ -87,6 +103,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         document["live_sorts"] = list(snapshot.live_beside)
     if snapshot.last_sort_id:
         document[_LAST_SORT] = snapshot.last_sort_id
+    if snapshot.imports:
+        document["imports"] = [_encode_import_list(item) for item in snapshot.imports]
     if snapshot.writes_since_recluster:
         document[_WRITES] = snapshot.writes_since_recluster
     return with_checksum(document)
@@ -220,14 +238,44 @@ def _encode_seal(seal: Seal) -> dict[str, Any]:
     return {"footer_bytes": seal.footer_bytes, "footer_checksum": f"{seal.footer_checksum:016x}"}
 
 
+def _encode_import_list(item: ImportList) -> dict[str, Any]:
+    return {
+        "path": item.path,
+        "size_bytes": item.size_bytes,
+        "checksum": f"{item.checksum:016x}",
+        "file_count": item.file_count,
+    }
+
+
+def _decode_import_lists(document: Mapping[str, Any]) -> tuple[ImportList, ...]:
+    """Return the lists of imported files that a snapshot names."""
+    found = document.get("imports", [])
+    if not isinstance(found, list):
+        msg = "imports is not a list"
+        raise TypeError(msg)
+    return tuple(
+        ImportList(
+            path=checked_import_list_path(item["path"]),
+            size_bytes=_count(item, "size_bytes", least=1),
+            checksum=_checksum(item, "checksum"),
+            file_count=_count(item, "file_count", least=1),
+        )
+        for item in found
+    )
+
+
+def _checksum(item: Mapping[str, Any], key: str) -> int:
+    text = _text(item, key)
+    if len(text) != _CHECKSUM_DIGITS or not set(text) <= set("0123456789abcdef"):
+        msg = f"{key} is {text!r:.80}, expected {_CHECKSUM_DIGITS} hexadecimal digits"
+        raise ValueError(msg)
+    return int(text, 16)
+
+
 def _decode_seal(item: Mapping[str, Any]) -> Seal | None:
     if "footer_bytes" not in item and "footer_checksum" not in item:
         return None
-    text = _text(item, "footer_checksum")
-    if len(text) != _CHECKSUM_DIGITS or not set(text) <= set("0123456789abcdef"):
-        msg = f"footer_checksum is {text!r:.80}, expected {_CHECKSUM_DIGITS} hexadecimal digits"
-        raise ValueError(msg)
-    return Seal(footer_bytes=_count(item, "footer_bytes"), footer_checksum=int(text, 16))
+    return Seal(footer_bytes=_count(item, "footer_bytes"), footer_checksum=_checksum(item, "footer_checksum"))
 
 
 def _check_version(document: Mapping[str, Any], name: str) -> None:
@@ -288,6 +336,7 @@ def _decode_snapshot(document: Mapping[str, Any]) -> Snapshot:
         live_beside=tuple(sort_id for sort_id in _live_beside(document) if sort_id in known),
         writes_since_recluster=_count({_WRITES: 0, **document}, _WRITES),
         last_sort_id=_count({_LAST_SORT: 0, **document}, _LAST_SORT),
+        imports=_decode_import_lists(document),
     )
     _check_snapshot(snapshot)
     return snapshot
@@ -336,6 +385,9 @@ def _check_snapshot(snapshot: Snapshot) -> None:
     paths = {segment.path for segment in snapshot.segments}
     if len(paths) != len(snapshot.segments):
         msg = "a segment is listed twice"
+        raise ValueError(msg)
+    if len({item.path for item in snapshot.imports}) != len(snapshot.imports):
+        msg = "a list of imported files is named twice"
         raise ValueError(msg)
     for key, sort in snapshot.sorts.items():
         if sort.id != key:

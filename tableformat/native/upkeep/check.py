@@ -7,7 +7,7 @@ are computed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 
 import numpy as np
@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.errors import TblctlError
-from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot, Tombstone, iso_timestamp
+from tblctl.tableformat.model.snapshot import ImportList, SegmentRef, Snapshot, Tombstone, iso_timestamp
 from tblctl.tableformat.native.log.checked_json import has_checksum
 from tblctl.tableformat.native.log.clock import is_ahead
 from tblctl.tableformat.native.log.fold import SEGMENT_BLOCKS
 from tblctl.tableformat.native.log.head import load_version
-from tblctl.tableformat.native.log.names import DATA, RECORDS, SEGMENTS, snapshot_path
+from tblctl.tableformat.native.log.import_lists import read_import_list
+from tblctl.tableformat.native.log.names import DATA, IMPORTS, RECORDS, SEGMENTS, snapshot_path
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM
 from tblctl.tableformat.native.upkeep.check_block import BlockCheck
@@ -47,7 +48,9 @@ def check_table(
     """
     problems: list[str] = []
     sizes = {
-        item.name: item.size_bytes for prefix in (DATA, SEGMENTS, RECORDS) for item in storage.list(prefix)
+        item.name: item.size_bytes
+        for prefix in (DATA, SEGMENTS, RECORDS, IMPORTS)
+        for item in storage.list(prefix)
     }
     metadata = MetadataCheck(storage, sizes)
     for versions in _retained(storage, head, problems):
@@ -57,6 +60,7 @@ def check_table(
     problems += _clock_problems(storage, head, now_seconds)
     if deep:
         problems += _damaged_records(storage, metadata.records)
+        problems += _damaged_lists(storage, metadata.import_lists.values())
         problems += _deep_problems(storage, head, list(metadata.segments.values()), listed, progress)
     return Checked(
         snapshots=len(metadata.versions),
@@ -123,6 +127,15 @@ def _damaged_records(storage: Storage, records: Mapping[str, Snapshot]) -> Itera
             continue
         if not sound:
             yield f"{name} is damaged: its bytes do not match the checksum at its end"
+
+
+def _damaged_lists(storage: Storage, lists: Iterable[ImportList]) -> Iterator[str]:
+    """Yield the lists of imported files that cannot be read."""
+    for item in lists:
+        try:
+            read_import_list(storage, item)
+        except TblctlError as error:
+            yield str(error)
 
 
 def _deep_problems(

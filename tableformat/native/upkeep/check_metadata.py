@@ -14,7 +14,7 @@ from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import CorruptTableError
 from tblctl.tableformat.model.block import CONSTANT_LEVEL
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
+from tblctl.tableformat.model.snapshot import ImportList, SegmentRef, Snapshot
 from tblctl.tableformat.native.log.names import record_of
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.segment_rows import segment_ref
@@ -32,6 +32,7 @@ class MetadataCheck:
         paths: the names of the blocks in each, in the same order; none if it cannot be read.
         versions: by sequence, the places of its segments in `segments`.
         records: existing records, with the version that names each.
+        import_lists: existing lists of imported files, by name.
     """
 
     def __init__(self, storage: Storage, sizes: Mapping[str, int]) -> None:
@@ -43,6 +44,7 @@ class MetadataCheck:
         self.paths: dict[str, pa.Array] = {}
         self.versions: dict[int, np.ndarray] = {}
         self.records: dict[str, Snapshot] = {}
+        self.import_lists: dict[str, ImportList] = {}
 
     def add(self, versions: Sequence[Snapshot]) -> None:
         """Check versions, given the newest first."""
@@ -53,6 +55,7 @@ class MetadataCheck:
             self.versions[version.sequence] = np.array(places, dtype=np.int32)
             self.problems += summary_problems(version)
             self._add_record(version)
+            self._add_import_lists(version)
         found = in_parallel(lambda item: self._segment(*item), fresh.values(), threads=IO_THREADS)
         for (segment, _), (paths, problems) in zip(fresh.values(), found, strict=True):
             self.segments[segment.path] = segment
@@ -80,6 +83,17 @@ class MetadataCheck:
             self.records[name] = version
         else:
             self.problems.append(f"{name}: missing, although snapshot {version.sequence} names it")
+
+    def _add_import_lists(self, version: Snapshot) -> None:
+        for item in version.imports:
+            size = self._sizes.get(item.path)
+            if size is None:
+                self.problems.append(f"{item.path}: missing, although snapshot {version.sequence} names it")
+            elif size != item.size_bytes:
+                said = f"snapshot {version.sequence} says {item.size_bytes}"
+                self.problems.append(f"{item.path}: {size} bytes, {said}")
+            else:
+                self.import_lists[item.path] = item
 
     def _segment(self, segment: SegmentRef, version: Snapshot) -> tuple[pa.Array, list[str]]:
         """Return the names of a segment's blocks, and its problems."""

@@ -37,6 +37,7 @@ from tblctl.tableformat.native.log.commit import StagedCommit, after_gc, dropped
 from tblctl.tableformat.native.log.head import is_object_of, load_version
 from tblctl.tableformat.native.log.names import (
     DATA,
+    IMPORTS,
     METADATA,
     RECORDS,
     SEGMENTS,
@@ -292,6 +293,7 @@ class _Named:
         )
         self._segments.update(segment.path for segment in fresh)
         self.names.update(segment.path for segment in fresh)
+        self.names.update(item.path for item in version.imports)
         for table in tables:
             self.names.update(table["path"].to_pylist())
 
@@ -310,10 +312,12 @@ def _unnamed(old: list[ObjectInfo], named: _Named, young_us: int) -> list[Object
 def _old_objects(storage: Storage, horizon_us: int, now_us: int) -> list[ObjectInfo]:
     """Return the objects written before the horizon that go unless a snapshot names them.
 
-    These are blocks, segments, records, leftovers of killed writers, pending plans that expired, and their claims.
+    These are blocks, segments, records, lists of imported files, leftovers of killed writers, pending plans that
+    expired, and their claims.
     """
-    found = [item for prefix in (DATA, SEGMENTS, RECORDS) for item in storage.list(prefix)]
-    others = [item for item in storage.list(METADATA) if not item.name.startswith((SEGMENTS, RECORDS))]
+    listed = (SEGMENTS, RECORDS, IMPORTS)
+    found = [item for prefix in (DATA, *listed) for item in storage.list(prefix)]
+    others = [item for item in storage.list(METADATA) if not item.name.startswith(listed)]
     found += [item for item in others if is_leftover(item.name)]
     found += _dead_plans(others, now_us)
     return [item for item in found if microseconds(item.modified_seconds) < horizon_us]

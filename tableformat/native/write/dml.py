@@ -29,14 +29,14 @@ overwrite takes up to 3 s. With the waits of an append (up to 1 s), it did not e
 
 
 def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) -> Published | None:
-    """Carry out one operation; None if there was nothing to change, or its batch was committed before.
+    """Carry out one operation; None if there was nothing to change, or it is superseded (`Write.is_superseded`).
 
     Raises:
         ConflictError: other writers replaced its blocks more than `MOST_REPLANS` times, or its staged write no longer
             fits.
         TableNotFoundError: the table was dropped meanwhile.
     """
-    if write.batch and head.has_batch(write.batch):
+    if write.is_superseded(head):
         return None  # perhaps with the blocks of this staged write: they must stay
     attempts = _Attempts(storage, env, write, head)
     fate = Fate()
@@ -79,11 +79,11 @@ class _Attempts:
         self._head = base
         self._edit: Edit | None = None  # the plan for `_head`; None before the first
         self._losses = 0
-        self._had_batch = False
+        self._is_superseded = False
 
     def write_rows(self, head: Snapshot) -> None:
         """Write the new rows, unless they are staged or already committed. Only for writes that read no rows."""
-        if not (self._write.batch and head.has_batch(self._write.batch)):
+        if not self._write.is_superseded(head):
             self._planner.plan(head)
 
     def draft_on(self, head: Snapshot) -> StagedCommit | None:
@@ -93,8 +93,8 @@ class _Attempts:
             ConflictError: other writers were faster too often, or the new rows no longer fit.
         """
         self._check_rollbacks(head)
-        if self._write.batch and head.has_batch(self._write.batch):
-            self._had_batch = True
+        if self._write.is_superseded(head):
+            self._is_superseded = True
             return None
         edit = self._planner.plan(head)
         if self._edit is not None:
@@ -111,7 +111,7 @@ class _Attempts:
                 in_table = self._edit.added["path"].to_pylist()
         else:
             self._applier.discard_all()
-            if self._had_batch and self._write.staged is not None:
+            if self._is_superseded and self._write.staged is not None:
                 in_table = self._write.staged.paths  # perhaps the same blocks that were committed before
         kept = frozenset(in_table)
         discard(self._storage, [path for path in self._planner.written if path not in kept])

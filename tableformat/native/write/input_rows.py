@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,12 +15,13 @@ from tblctl.tableformat.errors import (
     ObjectNotFoundError,
     SchemaMismatchError,
 )
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import child_fields
+from tblctl.tableformat.parquet.input_files import batches_of, evenly, skimmed
+from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
 
-_T = TypeVar("_T")
 _BATCH_ROWS = 65_536
-_SAMPLED = 64  # files, and row groups of each, that a sample is taken from
 _ARROW_ENDINGS = (".arrow", ".ipc", ".feather", ".arrows")
 
 
@@ -29,22 +30,52 @@ class InputRows:
     """Rows that can be read once.
 
     Attributes:
-        schema: of all rows.
+        schema: of all rows, or of the first file.
         read: yields the rows, in order.
         name: for messages.
         skim: yields some columns of rows from all over the files, without reading all; None if there are no files.
+        others: further schemas of rows, each with the name of a file that has it.
     """
 
     schema: pa.Schema
     read: Callable[[], Iterator[pa.Table]]
     name: str
     skim: Callable[[Sequence[str]], Iterator[pa.Table]] | None = None
+    others: tuple[tuple[str, pa.Schema], ...] = ()
+
+    def require_fit(self, schema: Schema) -> None:
+        """Refuse rows that cannot be converted to a table's schema. Nothing is read.
+
+        Raises:
+            SchemaMismatchError: lists every difference of one file.
+        """
+        for name, given in ((None, self.schema), *self.others):
+            try:
+                Conformer.plan(given, schema)
+            except SchemaMismatchError as error:
+                if not self.others:
+                    raise
+                raise SchemaMismatchError(f"{name or self.name}: {error}", **error.details) from error
 
     def sample(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns of all rows, or of some if there are many."""
+        """Yield some columns of all rows, or of some if there are many.
+
+        Raises:
+            SchemaMismatchError: files have different schemas.
+        """
+        for name, _ in self.others:
+            msg = f"{name} has another schema than {self.name}; a sample is of files of one schema"
+            raise SchemaMismatchError(msg, differences=(name,))
         if self.skim is None:
             return (rows.select(columns) for rows in self.read())
         return self.skim(columns)
+
+
+def are_paths(data: Any) -> bool:
+    """Return whether data is a path, or several."""
+    if isinstance(data, list | tuple):
+        return bool(data) and all(isinstance(item, str | os.PathLike) for item in data)
+    return isinstance(data, str | os.PathLike)
 
 
 def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
@@ -52,17 +83,18 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
 
     Args:
         data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`; a path
-            or URL of a Parquet or Arrow IPC file, or several of one schema.
+            or URL of a Parquet or Arrow IPC file, or several.
         reach: returns the storage at a folder's path or URL, for files.
 
     Raises:
         InvalidDataError: a file is missing or in another format, or `data` is none of these.
-        SchemaMismatchError: files differ in their schemas.
     """
-    if isinstance(data, str | os.PathLike):
-        return _files([os.fspath(data)], reach)
-    if isinstance(data, list | tuple) and data and all(isinstance(item, str | os.PathLike) for item in data):
-        return _files([os.fspath(item) for item in data], reach)
+    if isinstance(data, InputRows):
+        return data
+    if are_paths(data):
+        return _files(
+            [os.fspath(item) for item in (data if isinstance(data, list | tuple) else [data])], reach
+        )
     if isinstance(data, pa.Table):
         return _reader(data.to_reader(max_chunksize=_BATCH_ROWS), "the table given")
     if isinstance(data, pa.RecordBatch):
@@ -99,37 +131,26 @@ def _reader(reader: pa.RecordBatchReader, name: str) -> InputRows:
 def _files(paths: Sequence[str], reach: Callable[[str], Storage]) -> InputRows:
     files = [_File.open(path, reach) for path in paths]
     first = files[0]
-    for other in files[1:]:
-        if not other.schema.remove_metadata().equals(first.schema.remove_metadata()):
-            mine, theirs = dict(zip(first.schema.names, first.schema.types, strict=True)), other.schema
-            differences = [
-                f"{item.name}: {mine.get(item.name, 'missing')} in {first.path}, {item.type} in {other.path}"
-                for item in theirs
-                if mine.get(item.name) != item.type
-            ] or ["columns, their order or their nullability differ"]
-            msg = f"{other.path} has another schema than {first.path}: " + "; ".join(differences)
-            raise SchemaMismatchError(msg, differences=tuple(differences))
+    others: list[tuple[str, pa.Schema]] = []
+    for file in files[1:]:
+        if not any(known.equals(file.schema) for known in (first.schema, *(item for _, item in others))):
+            others.append((file.path, file.schema))
 
     def read() -> Iterator[pa.Table]:
         for file in files:
             yield from file.read()
 
     def skim(columns: Sequence[str]) -> Iterator[pa.Table]:
-        for file in _evenly(files):
+        for file in evenly(files):
             yield from file.skim(columns)
 
     return InputRows(
         schema=first.schema,
         read=read,
-        name=first.path if len(files) == 1 else f"{len(files)} files",
+        name=first.path,
         skim=skim,
+        others=tuple(others),
     )
-
-
-def _evenly(items: Sequence[_T]) -> list[_T]:
-    """Return at most `_SAMPLED` of the items, evenly spread."""
-    step = max(-(-len(items) // _SAMPLED), 1)
-    return list(items[step // 2 :: step]) or list(items)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,14 +194,9 @@ class _File:
         if self.name.endswith(_ARROW_ENDINGS):
             yield from (rows.select(columns) for rows in self.read())
             return
-        import pyarrow.parquet as pq
-
         try:
             with self.storage.open_input(self.name) as source:
-                file = pq.ParquetFile(source)
-                for group in _evenly(range(file.num_row_groups)):
-                    for batch in file.iter_batches(_BATCH_ROWS, [group], columns=list(columns)):
-                        yield pa.Table.from_batches([batch]).select(columns)
+                yield from skimmed(source, columns)
         except (OSError, ValueError, pa.ArrowException) as error:
             msg = f"{self.path} is damaged: {str(error)[:300]}; nothing was changed"
             raise InvalidDataError(msg) from error
@@ -209,14 +225,7 @@ def _batches_of(source: pa.NativeFile, name: str) -> Iterator[pa.RecordBatch]:
             batch.validate(full=True)  # Arrow itself reads wherever offsets and indices of a file lead
             yield batch
         return
-    import pyarrow.parquet as pq
-
-    file = pq.ParquetFile(source)
-    every = range(file.num_row_groups)
-    # pyarrow 26 cannot read dictionaries inside other types from several row groups at once.
-    together = [every] if _reads_groups_together(file.schema_arrow) else [[group] for group in every]
-    for groups in together:
-        yield from file.iter_batches(batch_size=_BATCH_ROWS, row_groups=list(groups))
+    yield from batches_of(source)
 
 
 def _ipc_batches(reader: Any) -> Iterator[pa.RecordBatch]:
@@ -225,13 +234,6 @@ def _ipc_batches(reader: Any) -> Iterator[pa.RecordBatch]:
         return
     for place in range(reader.num_record_batches):
         yield reader.get_batch(place)
-
-
-def _reads_groups_together(schema: pa.Schema) -> bool:
-    """Return whether no dictionary is inside another type."""
-    from tblctl.tableformat.parquet.dictionaries import plain_inside
-
-    return bool(plain_inside(schema).equals(schema))
 
 
 def _ipc(source: pa.NativeFile) -> Any:

@@ -73,7 +73,8 @@ class StagedWriter:
         """
         writer = BlockWriter(self.storage, self.env, self.layout)
         try:
-            rows = conformed(tables, Conformer.plan(schema, self.layout.schema))
+            Conformer.plan(schema, self.layout.schema)  # refuses before anything is written
+            rows = conformed(tables, self.layout.schema)
             records = writer.write_stream(rows, memory_bytes=self.memory_bytes)
         except BaseException:  # also if the task is cancelled
             writer.discard()

@@ -42,6 +42,19 @@ Select = Callable[[Snapshot], "Node | None"]
 """Returns the condition on rows to remove or change in a snapshot, resolved for its schema; None for no rows."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Taken:
+    """Files whose rows a commit adds, each only once.
+
+    Attributes:
+        files: as a list of imported files has them.
+        base: the names of the lists that have none of them. The commit is made on a head with these lists only.
+    """
+
+    files: pa.Table
+    base: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Write:
     """One operation on rows, before it is planned.
@@ -54,6 +67,7 @@ class Write:
         rows: new rows to add; None for none.
         staged: a staged write with new rows to add; None for none. The operation publishes or deletes its blocks.
         batch: of a stream, committed only once; None for no stream.
+        taken: files whose rows it adds; None if it adds none of files that are taken once.
         memory_bytes: budget; None for the table's own.
         detail: for the summary.
     """
@@ -65,6 +79,7 @@ class Write:
     rows: Rows | None = None
     staged: StagedWrite | None = None
     batch: Batch | None = None
+    taken: Taken | None = None
     memory_bytes: int | None = None
     detail: Mapping[str, object] = field(default_factory=dict)
     progress: Progress | None = None
@@ -73,6 +88,12 @@ class Write:
     def reads_rows(self) -> bool:
         """Whether the plan depends on the rows in the table. An append's does not."""
         return self.everything or self.select is not None
+
+    def is_superseded(self, head: Snapshot) -> bool:
+        """Return whether its batch was committed, or another import was since the lists that it was planned with."""
+        if self.batch is not None and head.has_batch(self.batch):
+            return True
+        return self.taken is not None and self.taken.base != tuple(item.path for item in head.imports)
 
     def condition(self, head: Snapshot) -> Node | None:
         """Return which rows of `head` it removes or changes; None for all."""
@@ -141,6 +162,7 @@ class Planner:
                 copied_rows=sum(item.copied_rows for item in replacements),
                 detail=dict(self._write.detail),
                 batch=self._write.batch,
+                taken=self._write.taken and self._write.taken.files,
             )
         return self._edit
 

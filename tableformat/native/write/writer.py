@@ -20,6 +20,7 @@ from tblctl.tableformat.keys.order import is_sorted, key_table, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import cut_rows, most_rows
 from tblctl.tableformat.model.record import BlockRecord
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.log.names import block_path
 from tblctl.tableformat.native.write.buffered_rows import BufferedRows
 from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, PreparedRows
@@ -156,11 +157,21 @@ def discard(storage: Storage, paths: Sequence[str]) -> None:
         LOG.warning("blocks that are not needed could not be deleted, gc will: %s", error)
 
 
-def conformed(tables: Iterable[pa.Table], conformer: Conformer) -> Iterator[pa.Table]:
-    """Yield incoming rows converted to the table's schema. Several tables are cast at once."""
+def conformed(tables: Iterable[pa.Table], schema: Schema) -> Iterator[pa.Table]:
+    """Yield incoming rows, of any schemas that fit, converted to the table's. Several tables are cast at once."""
+    planned: list[tuple[pa.Schema, Conformer]] = []
+
+    def conform(table: pa.Table) -> pa.Table:
+        for known, conformer in planned:
+            if known.equals(table.schema):
+                return conformer.apply(table)
+        conformer = Conformer.plan(table.schema, schema)
+        planned[:] = [(table.schema, conformer)]  # one entry: tables of one schema mostly follow each other
+        return conformer.apply(table)
+
     rest = iter(tables)
     while group := list(itertools.islice(rest, 2 * cpu_threads())):
-        yield from in_parallel(conformer.apply, group, threads=cpu_threads())
+        yield from in_parallel(conform, group, threads=cpu_threads())
 
 
 def _slices(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:

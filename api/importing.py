@@ -1,0 +1,380 @@
+"""Bring Parquet files into a table: each file once, in commits of some files each, so that it can be interrupted."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tblctl import tables
+from tblctl.results import ImportOutcome
+from tblctl.sources import Paths, Source, find_sources
+from tblctl.table import Table
+from tblctl.tableformat.environment import SYSTEM
+from tblctl.tableformat.errors import (
+    CorruptTableError,
+    InvalidKeyError,
+    InvalidOptionError,
+    SchemaMismatchError,
+)
+from tblctl.tableformat.folder.layout import wider
+from tblctl.tableformat.keys.kinds import key_maker
+from tblctl.tableformat.model.cluster_key import parse_key
+from tblctl.tableformat.native.log.commit import after_gc
+from tblctl.tableformat.native.log.import_lists import COLUMNS, read_import_lists
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.native.write.input_rows import InputRows
+from tblctl.tableformat.native.write.write_planner import Taken
+from tblctl.tableformat.storage import Storage
+
+if TYPE_CHECKING:
+    from tblctl.results import WriteOutcome
+    from tblctl.tableformat.folder.listing import Files
+    from tblctl.tableformat.folder.rows import FolderRows
+    from tblctl.tableformat.model.schema.schema import Schema
+    from tblctl.tableformat.progress import Progress
+
+COMMIT_BYTES = 4 << 30
+"""Bytes of files that one commit takes. An interrupted import reads so much again."""
+
+COMMIT_FILES = 10_000
+"""Most files of one commit."""
+
+
+def import_parquet(
+    source: Paths,
+    location: str | os.PathLike[str],
+    *,
+    hive: bool | None = None,
+    cluster_by: str | Sequence[str] = (),
+    recluster: bool = False,
+    memory_bytes: int | None = None,
+    commit_bytes: int = COMMIT_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> ImportOutcome:
+    """Take the rows of Parquet files into a table, which is created if there is none. Each file is taken once.
+
+    The table keeps a list of the files that it took, by path, size and time, committed together with their rows. So an
+    import that was interrupted is called again, and one that is called every hour takes the new files. Files that were
+    written again since are reported, and not taken again. All footers are read before anything is written. Rows are
+    decoded, and sorted by the cluster key within `memory_bytes`.
+
+    Args:
+        source: a folder, a glob or a file, or several.
+        location: of the table, a path or an fsspec URL.
+        hive: as for `Table.append`.
+        cluster_by: the cluster key of a new table, as `tblctl.create` takes it. A table that exists must have it.
+        recluster: carry out one round after the last commit.
+        memory_bytes: memory budget for rows; None for the table's option.
+        commit_bytes: commit after about as many bytes of files.
+        storage_options: options of the fsspec filesystem, for the files and the table.
+        progress: called with (done, total, unit): footers, then bytes of files.
+
+    Raises:
+        InvalidDataError: files are empty, cut short, encrypted or no Parquet; nothing was committed. Or a file is
+            damaged, or was written meanwhile: what was committed before stays.
+        SchemaMismatchError: files do not fit together, or do not fit the table; names a file and its differences.
+        InvalidOptionError: there are no such files; or `hive` is None and folders have columns.
+        InvalidKeyError: the table exists and has another cluster key.
+    """
+    if commit_bytes < 1:
+        raise InvalidOptionError(f"commit_bytes is {commit_bytes}, expected at least 1")
+    started = SYSTEM.elapsed()
+    native = NativeTable(Storage(location, storage_options), SYSTEM)
+    there = tables.exists(location, storage_options=storage_options)
+    if there:
+        _require_key(native, cluster_by)
+    base, known = lists_of(native) if there else ((), COLUMNS.empty_table())
+    found = _sorted_out(find_sources(source, lambda place: Storage(place, storage_options)), known)
+    types = {field.name: field.type for field in native.head().schema.arrow} if there else {}
+    work = [item.work(hive, types, progress) for item in found if len(item.new)]
+    if work and not there:
+        _create(location, work, cluster_by, storage_options)
+    run = _Run(native, base=base, memory_bytes=memory_bytes, commit_bytes=commit_bytes, progress=progress)
+    last = run.carry_out(work, recluster=recluster)
+    return ImportOutcome(
+        location=native.storage.url,
+        is_new=bool(work) and not there,
+        files_known=sum(item.known_count for item in found),
+        files_changed=tuple(path for item in found for path in item.changed),
+        seconds=SYSTEM.elapsed() - started,
+        **run.figures(last),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sorted:
+    """The files of a source: `new`, with what a list says of each; those taken before; those written again since."""
+
+    source: Source
+    new: Files
+    listed: pa.Table
+    known_count: int
+    changed: tuple[str, ...]
+
+    def work(self, hive: bool | None, types: Mapping[str, pa.DataType], progress: Progress | None) -> _Work:
+        """Return the new files with their footers read."""
+        rows = self.source.rows(self.new, hive=hive, types=types, progress=progress)
+        return _Work(rows=rows, listed=self.listed)
+
+
+def _sorted_out(sources: Sequence[Source], known: pa.Table) -> list[_Sorted]:
+    """Tell the new files of sources from those in a list. A file that two sources have belongs to the first."""
+    found = []
+    for source in sources:
+        listed = _listed(source)
+        at = np.asarray(pc.index_in(listed["path"], known["path"].combine_chunks()).fill_null(-1).to_numpy())
+        is_known, same = at >= 0, np.ones(len(at), bool)
+        for name in ("size_bytes", "modified_us"):
+            before = known[name].to_numpy()[at] if known.num_rows else np.zeros(len(at), np.int64)
+            same &= before == listed[name].to_numpy()
+        new = np.flatnonzero(~is_known)
+        changed = listed["path"].take(pa.array(np.flatnonzero(is_known & ~same)))
+        found.append(
+            _Sorted(
+                source=source,
+                new=source.files.at(new),
+                listed=listed.take(pa.array(new)),
+                known_count=int((is_known & same).sum()),
+                changed=tuple(changed.to_pylist()),
+            )
+        )
+        known = pa.concat_tables([known, found[-1].listed])
+    return found
+
+
+def _listed(source: Source) -> pa.Table:
+    """Return what a list of imported files says of a source's files."""
+    files = source.files
+    root = pa.scalar(f"{source.port.storage.url}/", pa.large_string())
+    return pa.table(
+        {
+            "path": pc.binary_join_element_wise(root, files.names, pa.scalar("", pa.large_string())),
+            "size_bytes": files.size_bytes,
+            "modified_us": np.floor(files.modified_seconds * 1e6).astype(np.int64),
+        },
+        schema=COLUMNS,
+    )
+
+
+def lists_of(native: NativeTable) -> tuple[tuple[str, ...], pa.Table]:
+    """Return the names of a table's lists of imported files, and the files in them."""
+    head = native.head()
+    while True:
+        try:
+            return tuple(item.path for item in head.imports), read_import_lists(native.storage, head.imports)
+        except CorruptTableError:
+            head = after_gc(native.storage, head)
+
+
+def _require_key(native: NativeTable, cluster_by: str | Sequence[str]) -> None:
+    head = native.head()
+    if cluster_by and not (head.sort and parse_key(cluster_by, head.schema).is_of(head.sort)):
+        now = ", ".join(key_maker(head.sort).texts(head.schema)) if head.sort else "nothing"
+        msg = (
+            f"{native.storage.url} is clustered by {now}: leave the cluster key out, or change it first by "
+            "`tblctl alter LOC --cluster-by ..`"
+        )
+        raise InvalidKeyError(msg)
+
+
+def _create(
+    location: str | os.PathLike[str],
+    work: Sequence[_Work],
+    cluster_by: str | Sequence[str],
+    storage_options: Mapping[str, Any] | None,
+) -> None:
+    """Create a table with the columns of all files."""
+    schema = united([item.rows for item in work])
+
+    def skim(columns: Sequence[str]) -> Iterator[pa.Table]:
+        target = pa.schema([schema.field(name) for name in columns])
+        return (rows.cast(target) for item in work for rows in item.rows.skim(columns))
+
+    sample = InputRows(schema=schema, read=lambda: iter(()), name=work[0].rows.location, skim=skim)
+    tables.create(location, schema, cluster_by=cluster_by, sample=sample, storage_options=storage_options)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Work:
+    """Files to take: their rows, and what a list of imported files says of each."""
+
+    rows: FolderRows
+    listed: pa.Table
+
+    def portions(self, most_bytes: int) -> Iterator[np.ndarray]:
+        """Yield the places of the files of each commit."""
+        ends = np.cumsum(self.rows.files.size_bytes)
+        start = 0
+        while start < len(ends):
+            before = ends[start - 1] if start else 0
+            stop = int(np.searchsorted(ends, before + most_bytes, side="right"))
+            stop = min(max(stop, start + 1), start + COMMIT_FILES)
+            yield np.arange(start, stop)
+            start = stop
+
+
+class _Run:
+    """The commits of one import, and what they did so far."""
+
+    def __init__(
+        self,
+        native: NativeTable,
+        *,
+        base: tuple[str, ...],
+        memory_bytes: int | None,
+        commit_bytes: int,
+        progress: Progress | None,
+    ) -> None:
+        self._native = native
+        self._base = base
+        self._memory_bytes = memory_bytes
+        self._commit_bytes = commit_bytes
+        self._progress = progress
+        self._total_bytes = 0
+        self.files_taken = self.rows_added = self.blocks_added = 0
+        self.bytes_read = self.bytes_added = self.commits = 0
+
+    def figures(self, last: WriteOutcome | None) -> dict[str, Any]:
+        """Return what the commits did, as fields of the outcome. `last` is the outcome of the last one."""
+        return {
+            "snapshot": last and last.snapshot,
+            "files_taken": self.files_taken,
+            "rows_added": self.rows_added,
+            "blocks_added": self.blocks_added,
+            "bytes_added": self.bytes_added,
+            "bytes_read": self.bytes_read,
+            "commits": self.commits,
+            "note": last.note if last else "there is no new file: nothing was committed",
+            "recluster": last and last.recluster,
+        }
+
+    def carry_out(self, work: Sequence[_Work], *, recluster: bool) -> WriteOutcome | None:
+        """Take the files of all work; return the outcome of the last commit.
+
+        Raises:
+            SchemaMismatchError: files do not fit the table; nothing was committed.
+        """
+        if not work:
+            return None
+        schema = self._native.head().schema
+        for item in work:
+            self._input(item, np.arange(0)).require_fit(schema)
+        table = Table(self._native)
+        self._total_bytes = sum(int(item.rows.files.size_bytes.sum()) for item in work)
+        portions = [(item, places) for item in work for places in item.portions(self._commit_bytes)]
+        last = None
+        try:
+            for number, (item, places) in enumerate(portions, 1):
+                done = self._take(table, item, places, recluster=recluster and number == len(portions))
+                last = done or last
+        except BaseException as error:  # an interrupt, too
+            if self.commits:
+                error.add_note(f"{self.files_taken:,} files were taken before that: the same import goes on")
+            raise
+        table.close()
+        return last
+
+    def _take(self, table: Table, item: _Work, places: np.ndarray, *, recluster: bool) -> WriteOutcome | None:
+        """Commit some files. Those that another import took meanwhile are left out; None if it took all."""
+        while len(places):
+            taken = Taken(files=item.listed.take(pa.array(places)), base=self._base)
+            size = int(item.rows.files.size_bytes[places].sum())
+            detail = {"import": {"from": item.rows.location, "files": len(places), "bytes": size}}
+            done = table._take(  # noqa: SLF001 (of this package; not for people)
+                self._input(item, places), taken, detail, memory_bytes=self._memory_bytes, recluster=recluster
+            )
+            if done is not None:
+                outcome, snapshot = done
+                self._base = tuple(ref.path for ref in snapshot.imports)
+                self._count(outcome, len(places), size)
+                return outcome
+            self._base, known = lists_of(self._native)
+            is_new = pc.invert(pc.is_in(taken.files["path"], known["path"].combine_chunks()))
+            places = places[is_new.to_numpy()]
+        return None
+
+    def _count(self, outcome: WriteOutcome, files: int, size: int) -> None:
+        self.commits += 1
+        self.files_taken += files
+        self.bytes_read += size
+        self.rows_added += outcome.rows_added
+        self.blocks_added += outcome.blocks_added
+        self.bytes_added += outcome.bytes_added
+
+    def _input(self, item: _Work, places: np.ndarray) -> InputRows:
+        def report(done: int, _total: int | None, unit: str) -> None:
+            if self._progress:
+                self._progress(self.bytes_read + done, self._total_bytes, unit)
+
+        return input_of(item.rows, places, report)
+
+
+def input_of(
+    rows: FolderRows, places: Sequence[int] | np.ndarray, progress: Progress | None = None
+) -> InputRows:
+    """Return the rows of some files for a write."""
+    (name, schema), *others = rows.schemas
+    return InputRows(
+        schema=schema,
+        read=lambda: rows.read([int(place) for place in places], progress),
+        name=name,
+        others=tuple(others),
+    )
+
+
+def rows_of(
+    paths: Paths,
+    reach: Callable[[str], Storage],
+    *,
+    hive: bool | None,
+    schema: Schema,
+) -> InputRows:
+    """Return the rows of folders, globs and files for a write to a table of a schema. All footers are read.
+
+    Raises:
+        InvalidOptionError, InvalidDataError, SchemaMismatchError: as for `import_parquet`.
+    """
+    types = {field.name: field.type for field in schema.arrow}
+    parts = [
+        input_of(item, range(len(item.files)))
+        for item in (
+            source.rows(source.files, hive=hive, types=types) for source in find_sources(paths, reach)
+        )
+    ]
+    first, *rest = parts
+    return InputRows(
+        schema=first.schema,
+        read=lambda: itertools.chain.from_iterable(part.read() for part in parts),
+        name=first.name,
+        others=(*first.others, *(item for part in rest for item in ((part.name, part.schema), *part.others))),
+    )
+
+
+def united(rows: Sequence[FolderRows]) -> pa.Schema:
+    """Return the columns of all files, each with the type that holds the values of all.
+
+    Raises:
+        SchemaMismatchError: files have types of a column of which none holds the other's values.
+    """
+    found: dict[str, pa.DataType] = {}
+    for item in rows:
+        for field in item.united():
+            mine = found.get(field.name, field.type)
+            both = wider(mine, field.type)
+            if both is None and field.name in item.given:
+                both = pa.string()  # as among the folders of one location
+            if both is None:
+                difference = f"{field.name} is {field.type} in {item.location}, and {mine} before"
+                raise SchemaMismatchError(
+                    f"files have different schemas: {difference}", differences=(difference,)
+                )
+            found[field.name] = both
+    return pa.schema(list(found.items()))
