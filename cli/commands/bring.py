@@ -8,8 +8,9 @@ import click
 
 import tblctl
 from tblctl.cli.arguments import params
-from tblctl.cli.command import FAILED, command
+from tblctl.cli.command import command
 from tblctl.cli.commands.change import HIVE, MEMORY
+from tblctl.cli.failures import FAILED
 from tblctl.cli.show import page, render
 from tblctl.cli.show.outcomes import print_recluster_lines
 from tblctl.cli.show.progress import progress
@@ -26,6 +27,7 @@ blocks_added, bytes_added, bytes_read, commits, seconds, note, recluster (as of 
     tblctl import events/ /data/events --hive --cluster-by "at, customer"
     tblctl import 's3://lake/in/*.parquet' s3://bucket/events --recluster""",
     json_shape=IMPORT_JSON,
+    writes=True,
 )
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
 @params.NATIVE_LOCATION
