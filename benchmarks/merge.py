@@ -190,7 +190,7 @@ def compare(report: Report, job: Job, folder: Path, chosen: Sequence[str], round
         for name, why in missing.items():
             report.line(f"skipped {CONTENDERS[name].title}: {why}")
         ready = {name: running[CONTENDERS[name].place] for name in chosen if name not in missing}
-        seconds = in_rounds(report, ready, job, rounds)
+        seconds = in_rounds(report, ready, Check(job), rounds, warm=not job.is_tiny)
     report.begin("merge")
     for name in seconds:
         report.seconds(CONTENDERS[name].title, seconds[name])
@@ -222,20 +222,22 @@ def draw(seconds: Seconds, path: Path) -> None:
         figure.savefig(path, metadata={"Date": None})
 
 
-def in_rounds(report: Report, ready: dict[str, Host], job: Job, rounds: int) -> Seconds:
-    """Return the seconds of every contender in every round: those of the second of two runs (tiny: of one).
+def in_rounds(
+    report: Report, ready: dict[str, Host], check: Check, rounds: int, *, warm: bool = True
+) -> Seconds:
+    """Return the seconds of every contender in every round: those of the second of two runs, or of one without `warm`.
 
     A peer that fails once is left out, and the reason is written. Ours must not fail.
     """
     report.begin("seconds of every round: a run after those of others, and the next, which counts")
     found: Seconds = {name: [] for name in ready}
-    running, check = dict(ready), Check(job)
+    running = dict(ready)
     for number in range(1, rounds + 1):
         times = []
         for name, host in list(running.items()):
             try:
                 first, files = host.run(name)
-                seconds, files = (first, files) if job.is_tiny else host.run(name)
+                seconds, files = host.run(name) if warm else (first, files)
                 check.require_equal(CONTENDERS[name].title, files, ordered=CONTENDERS[name].ordered)
             except AssertionError as error:
                 if name in OURS:
