@@ -25,9 +25,10 @@ SECONDS = 300
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[subprocess.Popen[str]]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-X", "faulthandler", "-m", "hostile.attack"]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    folder = tmp_path_factory.mktemp("hostile")  # attacks end without removing what they made
+    environment = {**os.environ, "PYTHONPATH": str(TESTS), "TMPDIR": str(folder)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, **pipes, text=True, env=environment, start_new_session=True) as running:
         yield running
