@@ -2,7 +2,7 @@
 #   make demo      a table before and after a recluster, on real TPC-H rows (SF=1 for 6 million)
 #   make demo-iceberg   the same story on an Iceberg table, without a server, or on MinIO where it is installed
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
-#   make test-thorough   the same with 25 times as many cases in every random test, and a minute for each race: hours
+#   make test-thorough   the same with 60 times as many cases in every random test, and a minute for each race: hours
 #   make test-killed     processes at work on one table, killed at random: 150 s on each of four kinds of table, in turn
 #   make test-sim  10,000 simulated histories of actors, faults and clocks, a fifth over Iceberg (COUNT=; FIRST=: the first seed)
 #   make test-trino      Iceberg tables beside Trino, and in a Nessie catalog: loads 1.1 GB first; needs MinIO, Maven, Java 24

@@ -31,7 +31,7 @@ import json, os, shutil, subprocess, sys, time
 import pyarrow as pa, pyarrow.parquet as pq
 import tblctl
 source, place, spare, planned = sys.argv[1:5]
-block_rows, many = int(sys.argv[5]), int(sys.argv[6])
+block_rows, many, most_times = map(int, sys.argv[5:8])
 def command(*words):
     start = "import sys; from tblctl.cli.main import run; sys.exit(run())"
     subprocess.run([sys.executable, "-c", start, *words], check=True, stdout=subprocess.DEVNULL)
@@ -43,7 +43,7 @@ def run(work, times=1):
         spent = os.times()
         return spent.user + spent.system + spent.children_user + spent.children_system
     started, before = time.perf_counter(), cpu()
-    for _ in range(times):
+    for _ in range(min(times, most_times)):
         work()
     print(json.dumps({"seconds": time.perf_counter() - started, "cpu_seconds": cpu() - before}))
 """
@@ -187,7 +187,7 @@ def measure(report: Report, tiny: bool, commit: str, runs: int, cases: str) -> N
     )
     with scratch() as folder:
         build(folder / "planned", segments, segment_blocks, scattered=True)
-        arguments = (str(path), str(folder / "planned"), str(block_rows), str(many))
+        arguments = (str(path), str(folder / "planned"), str(block_rows), str(many), "1" if tiny else "99")
         now = before = Code(ROOT, folder / "now", arguments)
         if not tiny:
             before = Code(checked_out(commit, folder / "tree"), folder / "before", arguments)

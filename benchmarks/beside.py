@@ -39,7 +39,7 @@ AT_END = 10**6
 
 
 def measure(report: Report, tiny: bool) -> None:
-    steps, seeds = (3, 1) if tiny else (STEPS, SEEDS)
+    steps, seeds, blocks = (2, 1, 2) if tiny else (STEPS, SEEDS, BLOCKS)
     for what, run in (
         (f"one run of {RANGES} groups", one_run),
         (
@@ -47,10 +47,10 @@ def measure(report: Report, tiny: bool) -> None:
             lambda table, seed, every: loop(table, seed, every, steps),
         ),
     ):
-        report.begin(f"{what}: {RANGES} x {BLOCKS} blocks of {ROWS:,} rows; {seeds} seeds")
+        report.begin(f"{what}: {RANGES} x {blocks} blocks of {ROWS:,} rows; {seeds} seeds")
         shares = {}
         for name, every in (("ours", None), ("baseline, one commit a round", AT_END)):
-            found = [fresh(run, seed, every) for seed in range(seeds)]
+            found = [fresh(run, seed, every, blocks) for seed in range(seeds)]
             groups = sum(one.committed for one in found)
             conflicts = sum(one.conflicted for one in found)
             merged = sum(one.rows_merged for one in found)
@@ -79,17 +79,19 @@ class Found:
     depth: float
 
 
-def fresh(run: Callable[[tblctl.Table, int, int | None], Found], seed: int, every: int | None) -> Found:
+def fresh(
+    run: Callable[[tblctl.Table, int, int | None], Found], seed: int, every: int | None, blocks: int
+) -> Found:
     """Run on a table of its own."""
     with scratch() as folder:
-        return run(make_table(folder, seed), seed, every)
+        return run(make_table(folder, seed, blocks), seed, every)
 
 
-def make_table(folder: Path, seed: int) -> tblctl.Table:
+def make_table(folder: Path, seed: int, blocks: int) -> tblctl.Table:
     schema = pa.schema([("key", pa.int64()), ("value", pa.int64()), ("text", pa.string())])
     table = tblctl.create(str(folder / "t"), schema, cluster_by="key", options={"block_rows": ROWS})
     chance = np.random.default_rng(seed)
-    for number in range(RANGES * BLOCKS):
+    for number in range(RANGES * blocks):
         append(table, chance, number % RANGES)
     return table
 

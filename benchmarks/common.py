@@ -58,14 +58,22 @@ class Pairs:
 
 
 def in_turn(cases: Sequence[Timed], *, runs: int) -> list[tuple[float, ...]]:
-    """Return the seconds of each case in `runs` rounds, after one round that does not count."""
+    """Return the seconds of each case in `runs` rounds, after one round that does not count.
+
+    A single round, as tiny data has it, is not preceded by another.
+    """
     rounds: list[list[float]] = []
-    for _ in range(runs + 1):
+    for _ in range(rounds_in_all(runs)):
         rounds.append([])
         for case in cases:
             gc.collect()
             rounds[-1].append(case())
-    return list(zip(*rounds[1:], strict=True))
+    return list(zip(*rounds[-runs:], strict=True))
+
+
+def rounds_in_all(runs: int) -> int:
+    """Return how many rounds there are if `runs` count: the first does not, unless it is the only one."""
+    return runs + 1 if runs > 1 else 1
 
 
 def timed(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> Timed:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import Report, lineitem, main
+from benchmarks.common import Report, lineitem, main, rounds_in_all
 from benchmarks.merging.contender import KEY
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.parquet.block_writer import PHYSICAL
@@ -54,10 +54,10 @@ def measure(report: Report, tiny: bool, *, rounds: int) -> None:
     rounds = 1 if tiny else rounds
     cases = every_case(rows)
     found: dict[str, list[Cost]] = {name: [] for name in cases}
-    for _ in range(rounds + 1):
+    for _ in range(rounds_in_all(rounds)):
         for name, case in cases.items():
             found[name].append(cost(case))
-    found = {name: costs[1:] for name, costs in found.items()}
+    found = {name: costs[-rounds:] for name, costs in found.items()}
     report.line(f"{rows.num_rows:,} rows of lineitem, sorted by {KEY}; {rounds} rounds, processor seconds")
     report.line()
     report.line(f"  {'':<46} {'encode':>9} {'decode':>9} {'MiB':>9}")
@@ -170,8 +170,9 @@ def compare_threads(report: Report, case: Case, rounds: int) -> None:
             list(pool.map(half, halves))
 
     pairs = [
-        (seconds_of(together), seconds_of(lambda: encoded(case.rows, case.writer))) for _ in range(rounds + 1)
-    ][1:]
+        (seconds_of(together), seconds_of(lambda: encoded(case.rows, case.writer)))
+        for _ in range(rounds_in_all(rounds))
+    ][-rounds:]
     report.begin("columns encoded by two threads, half of them each, against one: where no other task runs")
     for place, name in enumerate(("wall seconds", "processor seconds")):
         report.figure(name, statistics.median(two[place] / one[place] for two, one in pairs), "x")

@@ -52,11 +52,12 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Race:
-    """How many processes append, with how many threads each, and for how long."""
+    """How many processes append, with how many threads each, and for how long, once they had time to import."""
 
     processes: int
     threads: int
     seconds: float
+    import_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(report: Report, tiny: bool, *, seconds: float) -> None:
     race = (
-        Race(processes=2, threads=2, seconds=2.0) if tiny else Race(processes=8, threads=8, seconds=seconds)
+        Race(processes=2, threads=2, seconds=0.5, import_seconds=0.0)
+        if tiny
+        else Race(processes=8, threads=8, seconds=seconds, import_seconds=10.0)
     )
     with scratch() as folder, run_minio() if find_minio() else nullcontext() as server:
         kinds = {"local disk": Place(url=str(folder), options={})}
@@ -99,7 +102,7 @@ def many_appenders(report: Report, kind: str, place: Place, race: Race) -> None:
     )
     place.create()
     with multiprocessing.get_context("spawn").Pool(race.processes + 1) as pool:
-        started = time.time() + 2.0 + race.processes  # they import first
+        started = time.time() + race.import_seconds
         loop = pool.apply_async(recluster_loop, (place, race, started))
         working = [pool.apply_async(append_for, (place, race, n, started)) for n in range(race.processes)]
         appenders = [item for result in working for item in result.get()]

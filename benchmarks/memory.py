@@ -42,7 +42,7 @@ def measure(report: Report, tiny: bool) -> None:
             f"tables of lineitem, key {KEY}, sorted blocks of {block_rows:,} rows, all merged as one group; "
             f"a task may take {CONSTANT_MIB} MiB more than its budget"
         )
-        for title, threads in THREADS.items():
+        for title, threads in list(THREADS.items())[: 1 if tiny else None]:
             for table in tables:
                 rows, blocks = table.snapshot.rows, table.snapshot.blocks
                 report.begin(f"{rows:,} rows in {blocks} blocks, {title}")

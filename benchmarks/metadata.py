@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 import tblctl
-from benchmarks.common import Command, Pairs, Report, Timed, in_turn, main, scratch, script
+from benchmarks.common import Command, Pairs, Report, Timed, in_turn, main, rounds_in_all, scratch, script
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import SegmentRef, Snapshot
@@ -84,14 +84,14 @@ def measure(report: Report, tiny: bool) -> None:
         (listed,) = in_turn([listing], runs=runs)
         report.begin("tblctl files --limit 10, a whole process")
         report.seconds("seconds", listed)
-        report.seconds("  of processor time", listing.cpu_seconds[1:])
+        report.seconds("  of processor time", listing.cpu_seconds[-runs:])
         report.figure("median", statistics.median(listed), "s", most=2.0)
 
 
 def pruning(report: Report, layout: str, place: Path, where: str, runs: int) -> None:
     """Measure `open` and `explain` in fresh processes."""
     seen = []
-    for _ in range(runs + 1):
+    for _ in range(rounds_in_all(runs)):
         done = subprocess.run(
             [sys.executable, "-c", PRUNE, str(place), where],
             check=True,
@@ -99,7 +99,7 @@ def pruning(report: Report, layout: str, place: Path, where: str, runs: int) -> 
             text=True,
         )
         seen.append(json.loads(done.stdout))
-    seen = seen[1:]
+    seen = seen[-runs:]
     kept = f"{seen[0]['blocks_read']:,} of {seen[0]['blocks_total']:,} blocks"
     report.begin(f"open and prune, {layout}, where {where}: {kept}")
     seconds = [item["seconds"] for item in seen]

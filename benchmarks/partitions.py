@@ -52,7 +52,7 @@ def measure(report: Report, tiny: bool) -> None:
         for name, seconds, command in zip(("(tblctl info)", *names), shown, (None, *commands), strict=True):
             report.seconds(name, seconds)
             if command is not None:
-                report.seconds("  processor time", command.cpu_seconds[1:])
+                report.seconds("  processor time", command.cpu_seconds[-(1 if tiny else 3) :])
 
 
 class Made:

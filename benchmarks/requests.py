@@ -117,7 +117,7 @@ def _forward(end: Connection, host: str, port: int) -> None:
 
 
 def measure(report: Report, tiny: bool) -> None:
-    scale, runs = ("0.001", 1) if tiny else ("1", 1)
+    scale, runs, rounds = ("0.001", 1, 1) if tiny else ("1", 1, 2)
     shapes = list(SHAPES.items())[-1:] if tiny else SHAPES.items()
     serving = run_minio if find_minio() else run_moto
     with scratch() as folder, serving() as server, wire(server) as counted:
@@ -130,11 +130,11 @@ def measure(report: Report, tiny: bool) -> None:
             near = make_table(str(folder / title), {}, lineitem(scale), block_rows)
             options = server.storage_options | {"endpoint_url": counted.endpoint_url}
             far = make_table(server.location().url, options, lineitem(scale), block_rows)
-            disk = [merged(near).seconds for _ in range(runs + 1)][1:]
+            disk = [merged(near).seconds for _ in range(rounds)][-runs:]
             report.begin(f"{title}, {stored_bytes(far) / 2**20:.0f} MiB")
             report.seconds("seconds on the local disk", disk)
             for latency_ms in LATENCIES_MS:
-                runs_over = [merged(far, counted, latency_ms) for _ in range(runs + 1)][1:]
+                runs_over = [merged(far, counted, latency_ms) for _ in range(rounds)][-runs:]
                 seconds = [one.seconds for one in runs_over]
                 report.seconds(f"seconds over the wire, {latency_ms} ms a request", seconds)
                 ratio = statistics.median(seconds) / statistics.median(disk)

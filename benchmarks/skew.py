@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import tblctl
-from benchmarks.common import Report, main, scratch
+from benchmarks.common import Report, main, rounds_in_all, scratch
 from benchmarks.merging.tasks import merge_tasks
 from tblctl.merger.engines.local import THREADS
 from tblctl.merger.presort.presorter import presort
@@ -88,7 +88,7 @@ def measure(report: Report, tiny: bool) -> None:
             rows, blocks = table.snapshot.rows, table.snapshot.blocks
             report.begin(f"{title}: {rows:,} rows in {blocks:,} blocks")
             io, tasks = merge_tasks(table, tasks=TASKS)
-            found = [merged(io, tasks) for _ in range(runs + 1)][1:]
+            found = [merged(io, tasks) for _ in range(rounds_in_all(runs))][-runs:]
         assert sum(result.rows for result in found[-1].results) == rows
         write(report, found)
 

@@ -102,7 +102,7 @@ def one_size(report: Report, name: str, small: Small, most: float, rounds: int, 
     seconds = dict(zip(commands, in_turn(cases, runs=rounds), strict=True))
     for title, command in commands.items():
         report.seconds(title, seconds[title])
-        report.seconds("  of processor time", command.cpu_seconds[1:])
+        report.seconds("  of processor time", command.cpu_seconds[-rounds:])
     for title in ("tblctl info", "tblctl recluster"):
         report.figure(f"{title}, median", statistics.median(seconds[title]), "s", most=most)
     theirs = seconds.get("spark-submit, rewrite_data_files")

@@ -30,7 +30,7 @@ def measure(report: Report, tiny: bool) -> None:
     report.begin(f"whole processes, {runs} runs in turn; the table is local and has 4 snapshots")
     for (name, case), measured in zip(commands.items(), seconds, strict=True):
         report.seconds(name, measured)
-        report.seconds("  of processor time", case.cpu_seconds[1:])
+        report.seconds("  of processor time", case.cpu_seconds[-runs:])
     report.figure("tblctl --help, median", statistics.median(helped), "s", most=0.4)
     report.figure(f"tblctl history / {IMPORT}", Pairs(ours=listed, baseline=imported).cost, "x", most=2.0)
 

@@ -11,8 +11,8 @@ import os
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "default")
 THOROUGH = PROFILE == "thorough"
 
-_TIMES = 25
-"""5,000 cases for a test without its own count: 25 times those of CI."""
+_TIMES = 60
+"""4,800 cases for a test without its own count: 60 times those of CI."""
 
 
 def cases(count: int) -> int:

@@ -40,7 +40,7 @@ class Job:
         block_rows: rows of an output file, for contenders that have such a setting.
         output_files: about how many output files, for contenders without that setting.
         row_group_rows: rows of a row group in input and output, for contenders that have such a setting.
-        waits_for_disk: before each run, wait until the disk has what others wrote.
+        is_tiny: times mean nothing: runs need not be warm, nor wait until the disk has what others wrote.
         lake: the folder of a `Lake` in which PyIceberg wrote the files as data files of a table; None for files that
             are of no Iceberg table.
     """
@@ -50,7 +50,7 @@ class Job:
     block_rows: int
     output_files: int
     row_group_rows: int
-    waits_for_disk: bool = True
+    is_tiny: bool = False
     lake: Path | None = None
 
     @property
@@ -180,7 +180,7 @@ def _serve(end: Connection, contenders: dict[str, str], job: Job, folder: str) -
             contender = ready[end.recv()]
             contender.reset()
             gc.collect()
-            if job.waits_for_disk:
+            if not job.is_tiny:
                 os.sync()
             used, started = _cpu_seconds(), time.perf_counter()
             try:

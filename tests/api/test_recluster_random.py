@@ -183,11 +183,11 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=cases(25), stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=cases(12), stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
-@settings(max_examples=cases(40), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     blocks=st.lists(batch, min_size=2, max_size=12),
     policy=policies,
@@ -231,7 +231,7 @@ def _assert_same_tables(fresh: Fresh, blocks: list[list[Row]], every: Any, **wor
 
 
 # The same cases each time: no bound holds for a prediction of the depth, so another case may be further off.
-@settings(max_examples=cases(40), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(12), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     blocks=st.lists(batch, min_size=1, max_size=10),
     late=st.lists(batch, max_size=4),

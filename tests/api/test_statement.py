@@ -258,7 +258,7 @@ def test_a_statement_is_a_frozen_value() -> None:
 WORDS = "ALTER OPTIMIZE TABLE IF EXISTS a . 'b' \"c\" RECLUSTER FINAL WHERE = 1 ; /* -- ' \" ( SHOW"
 
 
-@settings(max_examples=cases(500))
+@settings(max_examples=cases(170))
 @given(st.text() | st.lists(st.sampled_from(WORDS.split()), max_size=12).map(" ".join))
 def test_any_text_is_a_statement_or_the_one_error_with_a_place(text: str) -> None:
     position = 0
@@ -269,7 +269,7 @@ def test_any_text_is_a_statement_or_the_one_error_with_a_place(text: str) -> Non
     assert 0 <= position <= len(text)
 
 
-@settings(max_examples=cases(300))
+@settings(max_examples=cases(100))
 @given(
     parts=st.lists(st.text(min_size=1).filter(lambda part: "\0" not in part), min_size=1, max_size=3),
     if_exists=st.booleans(),

@@ -266,7 +266,7 @@ class Arrays:
 ROW = st.tuples(st.one_of(st.none(), st.integers(0, 9)), st.integers(0, 9))
 
 
-@settings(max_examples=cases(60))
+@settings(max_examples=cases(30))
 @given(
     blocks=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=8), wanted=st.integers(0, 9)
 )

@@ -30,7 +30,7 @@ import pytest
 
 import tblctl
 
-SEEDS = range(20_261_121, 20_261_121 + 80)
+SEEDS = range(20_261_121, 20_261_121 + 30)
 PROGRAM = Path(__file__).parent / "figures.py"
 SHORTEST_PREFIX = 8  # characters of a string that Databend keeps
 

@@ -1,6 +1,7 @@
 """Give one parser changed input, and judge what it does; run as a process of its own, with limits.
 
     python -m hostile.attack <parser> <number of cases> [first seed]       (with tests/ in PYTHONPATH)
+    python -m hostile.attack                                               (see `serve`)
 
 Prints the input of each failure in hexadecimal, and ends with 1. Where the process dies, the last line of its output is
 the input that did it. Hypothesis draws the cases, and finds the smallest that fails.
@@ -16,6 +17,7 @@ import os
 import resource
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 import pyarrow as pa
@@ -102,8 +104,34 @@ def _tried(parser: Parser, data: bytes) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def main() -> int:
-    parser, count = PARSERS[sys.argv[1]], int(sys.argv[2])
+def serve() -> None:
+    """Run an attack for each line of stdin, in a fork of its own, and print how it ended; so modules are loaded once.
+
+    A line has the parser, the number of cases, and the file for what the attack prints.
+    """
+    for line in sys.stdin:
+        name, count, place = line.rstrip("\n").split(" ", 2)
+        child = os.fork()
+        if not child:
+            to = os.open(place, os.O_WRONLY | os.O_CREAT)
+            os.dup2(to, 1)
+            os.dup2(to, 2)
+            end(name, int(count))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def end(name: str, count: int, first_seed: int | None = None) -> None:
+    """Attack, and end this process."""
+    code = 1
+    try:
+        code = main(PARSERS[name], count, first_seed)
+    except Exception:
+        traceback.print_exc()
+    sys.stdout.flush()
+    os._exit(code)  # Python frees the pools before the arrays of caches, in no order that one can rely on
+
+
+def main(parser: Parser, count: int, first_seed: int | None) -> int:
     valid = list(parser.valid())
     if not judge(parser, valid[0]):  # otherwise the changes would never reach far into the parser
         print("wrong: valid input is refused:", valid[0].hex())
@@ -117,15 +145,15 @@ def main() -> int:
         max_examples=count,
         deadline=None,
         database=None,
-        derandomize=PROFILE == "ci" and len(sys.argv) < 4,
+        derandomize=PROFILE == "ci" and first_seed is None,
         suppress_health_check=list(HealthCheck),
     )
     @given(st.sampled_from(valid), st.sampled_from(valid), st.randoms(use_true_random=False))
     def attacked(data, other, rng):
         _tried(parser, changed(rng, data, other, parser.changes))
 
-    if len(sys.argv) > 3:
-        attacked = seed(int(sys.argv[3]))(attacked)
+    if first_seed is not None:
+        attacked = seed(first_seed)(attacked)
     try:
         attacked()
     except WrongError as error:
@@ -135,6 +163,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    os._exit(code)  # Python frees the pools before the arrays of caches, in no order that one can rely on
+    if len(sys.argv) == 1:
+        serve()
+    else:
+        end(sys.argv[1], *map(int, sys.argv[2:4]))

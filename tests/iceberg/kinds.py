@@ -48,8 +48,8 @@ START = datetime.datetime(1969, 12, 30, 23, 59, 59, 999_999)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 PREFIX = "https://example.org/a/very/long/path/that/all/of/the/rows/share/"
 DOUBLES = (math.nan, -0.0, 0.0, math.inf, -math.inf, 0.1)
-ROWS = 500
-DELETED_FROM = 430
+ROWS = 240
+DELETED_FROM = 200
 SPECS = {
     "none": PartitionSpec(),
     "bucket": PartitionSpec(PartitionField(2, 1000, BucketTransform(3), "id_bucket")),
@@ -249,7 +249,7 @@ class Story:
     def __init__(
         self, lake: Lake, name: str, partitioned: str, check: Callable[[Story], None], **properties: str
     ) -> None:
-        small = {"write.target-file-size-bytes": "30000", "format-version": "2"}
+        small = {"write.target-file-size-bytes": "15000", "format-version": "2"}
         self.table = lake.create(
             name, SCHEMA, partition_spec=SPECS[partitioned], properties=small | properties
         )

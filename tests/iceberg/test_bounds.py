@@ -117,7 +117,7 @@ def same(found, expected):
 
 @pytest.mark.parametrize("kind", VALUES, ids=str)
 @given(data=st.data())
-@settings(max_examples=cases(40))
+@settings(max_examples=cases(20))
 def test_bounds_are_decoded_as_pyiceberg_decodes_them(kind, data):
     values = data.draw(st.lists(st.none() | VALUES[kind], max_size=20))
     encoded = [None if value is None else to_bytes(kind, value) for value in values]
@@ -138,7 +138,7 @@ def test_bounds_are_decoded_as_pyiceberg_decodes_them(kind, data):
     ids=str,
 )
 @given(data=st.data())
-@settings(max_examples=cases(40))
+@settings(max_examples=cases(20))
 def test_bounds_from_before_a_column_was_widened_keep_their_values(narrow, wide, data):
     values = data.draw(st.lists(VALUES[narrow], max_size=9))
     encoded = [to_bytes(narrow, value) for value in values]
@@ -151,7 +151,7 @@ def test_bounds_from_before_a_column_was_widened_keep_their_values(narrow, wide,
 
 @pytest.mark.parametrize("kind", WIDTHS, ids=str)
 @given(values=st.lists(st.binary(max_size=20), max_size=20))
-@settings(max_examples=cases(40))
+@settings(max_examples=cases(20))
 def test_bounds_of_a_wrong_length_are_unknown(kind, values):
     found = plain(decoded(kind, values))
     for value, one in zip(values, found, strict=True):
@@ -170,7 +170,7 @@ def test_bounds_of_a_wrong_length_are_unknown(kind, values):
 @given(
     values=st.lists(st.none() | st.binary(max_size=12) | st.text(max_size=12).map(str.encode), max_size=20)
 )
-@settings(max_examples=cases(100))
+@settings(max_examples=cases(30))
 def test_text_that_is_no_utf8_is_unknown(values):
     found = decoded(StringType(), values).to_pylist()
     for value, one in zip(values, found, strict=True):
@@ -181,7 +181,7 @@ def test_text_that_is_no_utf8_is_unknown(values):
 
 
 @given(data=st.data(), precision=st.integers(1, 38))
-@settings(max_examples=cases(150))
+@settings(max_examples=cases(50))
 def test_decimals_of_more_digits_than_the_precision_are_unknown(data, precision):
     values = data.draw(
         st.lists(st.integers(-(2**127), 2**127 - 1) | decimals(precision, 0).map(int), max_size=9)

@@ -65,7 +65,7 @@ def test_a_file_cut_between_blocks_is_refused_if_the_manifest_list_says_its_size
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(seed=st.integers(0, 2**32), sizes=st.sampled_from([(1,), (2,), (6,)]))
-@settings(max_examples=cases(60))
+@settings(max_examples=cases(30))
 def test_flipped_bits_are_refused_or_harmless_where_a_checksum_tells(codec, seed, sizes):
     rng = random.Random(seed)
     data = bytearray(small(codec, sizes))
@@ -81,7 +81,7 @@ def test_flipped_bits_are_refused_or_harmless_where_a_checksum_tells(codec, seed
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 @given(seed=st.integers(0, 2**32), count=st.integers(2, 60))
-@settings(max_examples=cases(40))
+@settings(max_examples=cases(20))
 def test_a_file_with_many_flipped_bits_is_refused_or_read(codec, seed, count):
     rng = random.Random(seed)
     data = bytearray(small(codec, (3,)))
@@ -100,7 +100,7 @@ def test_every_single_bit_of_the_schema_may_be_wrong():
 
 
 @given(garbage=st.binary(max_size=400), count=st.integers(0, 2**62))
-@settings(max_examples=cases(150))
+@settings(max_examples=cases(50))
 def test_blocks_of_garbage_are_refused_or_read(garbage, count):
     schema = read_container(PLAIN[0]).schema_text
     for claimed in (count, count % 5):

@@ -260,7 +260,7 @@ def partitions(decoded):
 
 
 @given(manifest=manifests())
-@settings(max_examples=cases(150))
+@settings(max_examples=cases(50))
 def test_manifests_of_pyiceberg_are_decoded_as_it_reads_them(manifest):
     decoded = read(*manifest)
     assert as_rows(decoded) == by_pyiceberg(*manifest)
@@ -269,7 +269,7 @@ def test_manifests_of_pyiceberg_are_decoded_as_it_reads_them(manifest):
 
 
 @given(several=st.lists(manifests(), max_size=5))
-@settings(max_examples=cases(40))
+@settings(max_examples=cases(20))
 def test_many_manifests_are_decoded_in_their_order(several):
     decoded = read_entries([source_of(*manifest) for manifest in several], COLUMN_IDS)
     expected = [by_pyiceberg(*manifest) for manifest in several]
@@ -282,7 +282,7 @@ def test_many_manifests_are_decoded_in_their_order(several):
     codec=st.sampled_from(list(CODECS)),
     sizes=st.lists(st.integers(1, 6), min_size=1, max_size=3),
 )
-@settings(max_examples=cases(150))
+@settings(max_examples=cases(50))
 def test_every_codec_and_block_size_is_decoded_alike(manifest, codec, sizes):
     schema, records = records_of(manifest[0])
     data = repacked(schema, records, sizes=sizes, codec=codec)
@@ -291,7 +291,7 @@ def test_every_codec_and_block_size_is_decoded_alike(manifest, codec, sizes):
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
 @given(manifest=manifests(), interval=st.integers(0, 3_000))
-@settings(max_examples=cases(20))
+@settings(max_examples=cases(10))
 def test_files_of_fastavro_are_decoded_alike(codec, manifest, interval):
     schema, records = records_of(manifest[0])
     found = io.BytesIO()
@@ -362,7 +362,7 @@ def swapped(fields):
 
 
 @given(data=st.data())
-@settings(max_examples=cases(200))
+@settings(max_examples=cases(70))
 def test_unknown_fields_other_orders_and_swapped_unions_are_decoded_alike(data):
     manifest = data.draw(manifests())
     schema, records = records_of(manifest[0])
@@ -505,7 +505,7 @@ def test_a_file_path_within_bounds_is_no_record():
 
 
 @given(garbage=st.lists(st.binary(max_size=60), min_size=2, max_size=30), data=st.data())
-@settings(max_examples=cases(60))
+@settings(max_examples=cases(30))
 def test_prefixes_of_records_within_values_are_no_records(garbage, data):
     first = written([entry(0)], schema=SCHEMA, spec=UNPARTITIONED)[0]
     schema, records = records_of(first)

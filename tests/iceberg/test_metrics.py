@@ -263,7 +263,7 @@ BYTES = st.binary(max_size=8) | st.lists(st.sampled_from([0, 97, 254, 255]), max
 
 
 @given(values=st.lists(TEXT, min_size=1) | st.lists(BYTES, min_size=1), length=st.integers(1, 5))
-@settings(max_examples=cases(200))
+@settings(max_examples=cases(70))
 def test_truncated_bounds_of_text_and_bytes_are_true_bounds(values: list[Any], length: int) -> None:
     low, high = _bounds(pa.scalar(min(values)), pa.scalar(max(values)), length)
     stored = [value.encode() if isinstance(value, str) else value for value in values]
@@ -281,7 +281,7 @@ def test_truncated_bounds_of_text_and_bytes_are_true_bounds(values: list[Any], l
 @given(
     value=st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**30), max_value=10**30)
 )
-@settings(max_examples=cases(200))
+@settings(max_examples=cases(70))
 def test_decimals_come_back_from_their_bounds(value: Decimal) -> None:
     from pyiceberg.conversions import to_bytes
     from pyiceberg.types import DecimalType
@@ -294,7 +294,7 @@ def test_decimals_come_back_from_their_bounds(value: Decimal) -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False) | st.sampled_from([0.0, -0.0]), min_size=1))
-@settings(max_examples=cases(200))
+@settings(max_examples=cases(70))
 def test_bounds_of_floats_hold_in_icebergs_order_of_zeros(values: list[float]) -> None:
     low, high = _bounds(pa.scalar(min(values)), pa.scalar(max(values)), 16)
     assert low is not None

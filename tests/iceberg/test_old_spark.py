@@ -6,6 +6,7 @@ Its vectorised reader takes plain and dictionary encodings alone.
 from __future__ import annotations
 
 import pytest
+from profiles import THOROUGH
 
 from .kinds import SPECS, Story, spark_queries
 from .lake import Lake
@@ -19,7 +20,7 @@ def test_it_is_the_old_version(old_spark: OldSpark) -> None:
     assert found["version"] == "1.10.0"
 
 
-@pytest.mark.parametrize("partitioned", SPECS)
+@pytest.mark.parametrize("partitioned", SPECS if THOROUGH else ["none", "bucket"])
 def test_iceberg_1_10_reads_the_same_rows_after_every_step(
     lake: Lake, old_spark: OldSpark, partitioned: str
 ) -> None:

@@ -132,7 +132,7 @@ def test_partitions_of_every_transform_are_named_as_pyiceberg_names_them(transfo
 
 
 @given(data=st.data())
-@settings(max_examples=cases(60))
+@settings(max_examples=cases(30))
 def test_partitions_of_several_fields_are_named_in_the_order_of_the_spec(data):
     chosen = data.draw(st.lists(st.sampled_from(CASES), min_size=1, max_size=4))
     schema = schema_of(*(kind for _, kind, _ in chosen))
@@ -250,7 +250,7 @@ def partition_type(layout):
         st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, None]), min_size=1, max_size=12
     )
 )
-@settings(max_examples=cases(20))
+@settings(max_examples=cases(10))
 def test_nan_is_one_partition_and_zeros_are_told_apart_by_their_sign(values):
     schema, spec = schema_of(DoubleType()), spec_of(IDENTITY)
     found = named([source([(value,) for value in values], schema, spec)], schema, spec)

@@ -32,8 +32,8 @@ import tblctl
 from . import racers
 from .lake import fields
 
-SECONDS = 60 if THOROUGH else 12
-SPARK_SECONDS = 300 if THOROUGH else 30
+SECONDS = 60 if THOROUGH else 5
+SPARK_SECONDS = 300 if THOROUGH else 12
 ROLES = ("append", "delete", "recluster", "recluster", "gc")
 
 

@@ -52,7 +52,7 @@ def _plain(name: str) -> list[str]:
 
 
 @settings(
-    max_examples=cases(25),
+    max_examples=cases(12),
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.function_scoped_fixture,

@@ -165,7 +165,7 @@ def test_every_request_of_an_operation_fails_in_turn(name: str, wired: Lake, pro
     assert requests
     wired.set_back()
     before = wired.snapshot()
-    for number, fault in turns(requests, seed=len(name), every=40):
+    for number, fault in turns(requests, seed=len(name), every=100):
         where = f"{name}: {fault} at request {number} of {requests}"
         set_fault(proxy, number, fault)
         failed: TblctlError | None = None

@@ -23,7 +23,7 @@ from tblctl.tableformat.parquet.reader import BlockFile
 
 from .blocks import lake
 
-MANY = settings(max_examples=cases(25), suppress_health_check=list(HealthCheck), deadline=None)
+MANY = settings(max_examples=cases(12), suppress_health_check=list(HealthCheck), deadline=None)
 COLUMNS = "k: int64, s: string, b: binary, n: int64"
 WORDS = ["AIR", "", "MAIL", "é", "z" * 40, None]
 

@@ -24,7 +24,7 @@ from tblctl.merger.task.verify import VerificationError
 from .blocks import lake
 from .memory_port import block_of
 
-MANY = settings(max_examples=cases(25), suppress_health_check=list(HealthCheck), deadline=None)
+MANY = settings(max_examples=cases(12), suppress_health_check=list(HealthCheck), deadline=None)
 
 
 def merged(here, tasks, **more):

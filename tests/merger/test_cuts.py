@@ -76,7 +76,7 @@ def assert_exact(here, tasks, block_rows):
     st.sampled_from([1, 5, 40, 65_536]),
     st.sampled_from(["k", "k desc nulls first", "bucket(3, k), n desc"]),
 )
-@settings(max_examples=cases(60))
+@settings(max_examples=cases(30))
 def test_any_blocks_are_split_at_exact_ranks(blocks, tasks, block_rows, samples, key):
     with lake(COLUMNS, key, block_rows=block_rows, row_group_rows=4) as here:
         for ordered, keys in blocks:
@@ -334,7 +334,7 @@ def to_cut(here, *, tasks, memory_bytes):
     return cuts.CutTask(group=7, splits=tuple(here.splits), output=output, tasks=tasks)
 
 
-@settings(max_examples=cases(40), deadline=None)
+@settings(max_examples=cases(20), deadline=None)
 @given(
     blocks=st.lists(st.integers(1, 60), min_size=1, max_size=6),
     tasks=st.integers(1, 3),

@@ -48,7 +48,7 @@ def files_of(*, rows, target, guess, bytes_of):
     files=st.floats(0.01, 30),
     wrong=st.floats(0.1, 4),
 )
-@settings(max_examples=cases(100), deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 def test_all_files_are_near_the_target(files, wrong):
     target = 1_000_000
     weight = files * target / 7
@@ -156,7 +156,7 @@ def test_no_small_row_group_is_left_beside_a_copy():
 
 
 @given(st.data())
-@settings(max_examples=cases(50), deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 def test_ends_of_keys_are_found_whatever_the_chunks(data):
     keys = sorted(data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=60)))
     with pytest.MonkeyPatch.context() as patch:
@@ -205,7 +205,7 @@ def overlapping(rng, *, blocks, rows, keys):
     target=st.sampled_from([3_000, 12_000, 40_000, 1 << 30]),
     tasks=st.integers(1, 3),
 )
-@settings(max_examples=cases(20), suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=cases(10), suppress_health_check=list(HealthCheck), deadline=None)
 def test_rows_are_those_of_a_sort_and_files_do_not_depend_on_threads(seed, keys, group_rows, target, tasks):
     with lake("k: int64, n: int64", "k", row_group_rows=group_rows) as here:
         for rows in overlapping(random.Random(seed), blocks=4, rows=700, keys=keys):

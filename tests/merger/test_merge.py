@@ -36,7 +36,7 @@ from tblctl.tableformat.port import Replacement
 from ..model.strategies import SCHEMAS
 from .blocks import LARGE_BYTES, LEVEL, RUN, lake, merge_threads
 
-MANY = settings(max_examples=cases(30), suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=cases(15), suppress_health_check=list(HealthCheck))
 NUMBER = pa.field("row number", pa.int64(), nullable=False)
 TRANSFORMS = [("day", None), ("year", None), ("truncate", 3), ("bucket", 4)]
 

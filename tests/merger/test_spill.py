@@ -50,7 +50,7 @@ def test_what_is_written_is_read_piece_by_piece_and_gone_afterwards(temporary):
 
 
 @given(SCHEMAS, st.data())
-@settings(max_examples=cases(25), suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(12), suppress_health_check=list(HealthCheck))
 def test_pieces_of_every_type_come_back_as_they_were(columns, data):
     schema = Schema.create(columns)
     rows = conform(data.draw(tables(schema.logical)), schema)

@@ -160,7 +160,7 @@ def test_text_that_is_coded_has_the_fingerprint_of_what_it_says(words, data):
 
 
 @given(SCHEMAS, st.data())
-@settings(max_examples=cases(60), suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(30), suppress_health_check=list(HealthCheck))
 def test_rows_of_any_type_in_any_order_are_equal(columns, data):
     schema = Schema.create(columns)
     rows = conform(data.draw(tables(schema.logical)), schema)

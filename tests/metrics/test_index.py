@@ -73,7 +73,7 @@ def check_queries(found, blocks, low, high):
     assert found.count(low, low) == len(at_low)
 
 
-@examples(max_examples=cases(150))
+@examples(max_examples=cases(50))
 @given(start=ranges(RANKS), edits=EDITS, asked=st.lists(st.tuples(RANKS, RANKS).map(sorted), max_size=5))
 def test_after_any_edits_the_index_is_what_the_bulk_path_makes_of_the_blocks(bulk_share, start, edits, asked):
     found = IntervalIndex(*arrays(start), bulk_share=bulk_share)

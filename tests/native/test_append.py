@@ -331,7 +331,7 @@ def test_a_pinned_handle_only_reads(table):
 
 
 @given(st.lists(st.sampled_from([0, 1, 10, 300, 3_000]), min_size=1, max_size=60), st.integers(1, 30))
-@settings(max_examples=cases(40))
+@settings(max_examples=cases(20))
 def test_no_block_is_above_its_rows_or_bytes_however_uneven_the_rows(sizes, block_rows):
     data = pa.table({"n": range(len(sizes)), "s": ["x" * size for size in sizes]})
     options = {"block_rows": block_rows, "block_bytes": 4_000, "row_group_rows": 5}

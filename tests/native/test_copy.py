@@ -20,7 +20,7 @@ from tblctl.tableformat.parquet.thrift import read_struct, write_struct
 from ..merger.blocks import RUN, block_of, lake
 from ..model.strategies import SCHEMAS
 
-MANY = settings(max_examples=cases(20), suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=cases(10), suppress_health_check=list(HealthCheck))
 
 
 @st.composite

@@ -15,7 +15,7 @@ import pytest
 from profiles import THOROUGH
 
 SCRIPT = Path(__file__).parents[1] / "damage.py"
-CASES = int(os.environ.get("TBLCTL_DAMAGES") or (20_000 if THOROUGH else 240))
+CASES = int(os.environ.get("TBLCTL_DAMAGES") or (20_000 if THOROUGH else 120))
 CASE_SECONDS = 2  # at most, on a busy machine; 0.1 as a rule
 TABLES = ["sorted", "plain", "released"]
 

@@ -27,7 +27,7 @@ FILTERS = ["i64", "f64", "text", "day", "ts_us", "dec128", "flag", "fixed", "u64
 
 
 @given(model_tables(max_rows=16), st.data())
-@settings(max_examples=cases(30), suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(15), suppress_health_check=list(HealthCheck))
 def test_filters_pushed_into_the_dataset_lose_no_row(rows, data):
     """The guarantees must not rule out a fragment that holds a row: the same filter over plain rows finds as many."""
     plain = real_table(rows)

@@ -166,7 +166,7 @@ class Rows(RuleBasedStateMachine):
 
 TestRowsFollowAModel = Rows.TestCase
 TestRowsFollowAModel.settings = settings(
-    max_examples=cases(25), stateful_step_count=12, suppress_health_check=list(HealthCheck)
+    max_examples=cases(12), stateful_step_count=12, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -26,7 +26,7 @@ from tblctl.tableformat.parquet.block_writer import BlockEncoder
 from ..merger.blocks import RUN, block_of, lake
 from ..model.strategies import SCHEMAS
 
-MANY = settings(max_examples=cases(50), suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=cases(25), suppress_health_check=list(HealthCheck))
 
 
 def add(builder, rows):

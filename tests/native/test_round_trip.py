@@ -22,7 +22,7 @@ from tblctl.tableformat.model.schema.types import is_orderable, read_type
 
 from ..model.strategies import SCHEMAS
 
-RANDOM = settings(max_examples=cases(60), suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=cases(30), suppress_health_check=list(HealthCheck))
 SMALL = {"block_rows": 5, "row_group_rows": 2}
 
 

@@ -157,7 +157,7 @@ class Columns(RuleBasedStateMachine):
 
 TestRowsFollowTheirColumns = Columns.TestCase
 TestRowsFollowTheirColumns.settings = settings(
-    max_examples=cases(20), stateful_step_count=14, suppress_health_check=list(HealthCheck)
+    max_examples=cases(10), stateful_step_count=14, suppress_health_check=list(HealthCheck)
 )
 
 DAYS = [datetime.date(1969, 12, 31), datetime.date(1970, 1, 1), datetime.date(2020, 2, 29), None]

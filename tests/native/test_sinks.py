@@ -49,7 +49,7 @@ def both_ways(here, windows):
 
 
 @given(st.data())
-@settings(max_examples=cases(40), suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(20), suppress_health_check=list(HealthCheck))
 def test_streamed_files_are_equal_to_held_ones(data):
     columns = data.draw(SCHEMAS)
     with lake(Schema.create(columns).logical, ()) as here:

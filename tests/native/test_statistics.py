@@ -29,7 +29,7 @@ from ..model.strategies import SCHEMAS
 from ..predicate.test_match_and_rows import models, trees
 from ..predicate.test_match_and_rows import tables as model_tables
 
-MANY = settings(max_examples=cases(40), suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=cases(20), suppress_health_check=list(HealthCheck))
 
 
 def native(table):
@@ -172,7 +172,7 @@ def real_table(rows) -> pa.Table:
 
 
 @given(model_tables(max_rows=20), st.lists(trees, min_size=1, max_size=6), st.data())
-@settings(max_examples=cases(40), suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(20), suppress_health_check=list(HealthCheck))
 def test_a_scan_with_a_condition_finds_exactly_the_rows_for_which_it_is_true(rows, conditions, data):
     table_rows = real_table(rows)
     key = data.draw(st.sampled_from([[], ["f64"], ["text desc nulls first", "i8"], ["day"]]))

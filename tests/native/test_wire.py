@@ -2,7 +2,7 @@
 
 A fault that passes is not seen by the caller. One that lasts is an error of tblctl's, after which the table is as
 before or as after the operation. Either way the next operation succeeds. In ordinary tests every operation meets each
-kind of fault, at a quarter of its requests or at four; `make test-thorough` tries every fault at every request.
+kind of fault, at a tenth of its requests or at four; `make test-thorough` tries every fault at every request.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tblctl.errors import TableNotFoundError, TblctlError
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.s3 import S3Backend
 
-JUDGED = 2
-"""Of each operation, ends in spite of a fault, and ends with an error, after which the next operation is tried."""
+JUDGED = 1
+"""How many ends in spite of a fault, and how many with an error, are followed by the next operation."""
 
 
 @dataclass(kw_only=True)
@@ -121,7 +121,7 @@ def test_every_request_of_an_operation_fails_in_turn(copies: Copies, name: str) 
     requests = copies.requests()
     after, judged = state(direct), Counter[bool]()
     direct = copies.fresh()
-    for number, fault in turns(requests, seed=len(name), every=4):
+    for number, fault in turns(requests, seed=len(name), every=10):
         where = f"{name}: {fault} at request {number} of {requests}"
         set_fault(copies.proxy, number, fault)
         failed: TblctlError | None = None
@@ -145,7 +145,7 @@ def test_every_request_of_an_operation_fails_in_turn(copies: Copies, name: str) 
 
 def test_every_operation_meets_each_kind_of_fault_at_requests_far_apart() -> None:
     for requests, seed in itertools.product(range(1, 80), range(20)):
-        found = list(turns(requests, seed=seed, every=4))
+        found = list(turns(requests, seed=seed, every=10))
         kinds = [kind for _, fault in found for kind, faults in KINDS.items() if fault in faults]
         assert set(kinds) == KINDS.keys()
         numbers = {number for number, _ in found}

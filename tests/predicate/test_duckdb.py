@@ -105,7 +105,7 @@ def tables(draw):
     )
 
 
-@settings(max_examples=cases(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=cases(130), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(table=tables(), text=conditions)
 def test_conditions_mean_what_they_mean_to_duckdb(table, text):
     with duckdb.connect() as connection:
@@ -139,7 +139,7 @@ def row_conditions(draw):
     return (f"NOT {text}",) * 2 if no else (text, text)
 
 
-@settings(max_examples=cases(300), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(row_conditions(), st.sampled_from(("", " IS TRUE", " IS NOT TRUE", " IS FALSE", " IS NOT FALSE")))
 def test_row_values_mean_what_they_mean_to_sqlite(condition, truth):
     ours, theirs = condition

@@ -205,7 +205,7 @@ class Blocks:
 
 NO_ROWS = pa.table({})
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-RELAXED = settings(max_examples=cases(100), deadline=None, suppress_health_check=SLOW)
+RELAXED = settings(max_examples=cases(30), deadline=None, suppress_health_check=SLOW)
 
 
 @RELAXED

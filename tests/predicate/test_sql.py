@@ -306,7 +306,7 @@ def position_of_error(text):
     return None
 
 
-@settings(max_examples=cases(300), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(st.text(alphabet="ab1.'\"()<>=! ,;-*/`%xX\n[]{}:?@#$&|^~\\") | st.text())
 def test_any_text_gives_an_expression_or_the_one_error(text):
     assert position_of_error(text) in (None, *range(len(text) + 1))
@@ -318,7 +318,7 @@ WORDS = (
 )
 
 
-@settings(max_examples=cases(700), deadline=None)
+@settings(max_examples=cases(230), deadline=None)
 @given(st.lists(st.sampled_from(WORDS.split()), max_size=12).map(" ".join))
 def test_any_words_give_an_expression_or_the_one_error(text):
     assert position_of_error(text) in (None, *range(len(text) + 1))

@@ -57,7 +57,7 @@ def drafts_of(view, sizes):
     )
 
 
-@settings(max_examples=cases(400), deadline=None)
+@settings(max_examples=cases(130), deadline=None)
 @given(block_lists, st.lists(st.integers(1, 6), max_size=8), budgets)
 def test_what_is_taken_never_exceeds_the_budget_and_with_what_is_left_is_everything(blocks, sizes, budget):
     view = table_from(*blocks).view()
@@ -74,7 +74,7 @@ def test_what_is_taken_never_exceeds_the_budget_and_with_what_is_left_is_everyth
     assert whole == (not rest)
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(70), deadline=None)
 @given(block_lists, st.lists(st.integers(1, 6), max_size=8), budgets)
 def test_groups_and_rejections_of_a_plan_are_the_selectable_blocks(blocks, sizes, budget):
     table = table_from(*blocks)
@@ -87,7 +87,7 @@ def test_groups_and_rejections_of_a_plan_are_the_selectable_blocks(blocks, sizes
     assert sum(group.size_bytes for group in plan.groups) <= (budget.max_bytes or 10**9)
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(70), deadline=None)
 @given(block_lists, st.sampled_from(["levels", "full"]), budgets)
 def test_the_planner_takes_what_the_policies_of_tblctl_decide_as_it_is(blocks, policy, budget):
     table = table_from(*blocks)

@@ -180,7 +180,7 @@ def table_from(rows, blocks):
     return table
 
 
-@settings(max_examples=cases(300), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(block_lists, options, policies, st.data())
 def test_every_plan_keeps_the_rules(blocks, chosen_options, policy, data):
     table = table_from(*blocks)
@@ -211,7 +211,7 @@ def test_every_plan_keeps_the_rules(blocks, chosen_options, policy, data):
     assert bool(plan.groups) != plan.note.startswith("nothing to do")
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(70), deadline=None)
 @given(block_lists, options, policies)
 def test_final_stops_within_the_bound(blocks, chosen_options, policy):
     table = table_from(*blocks)
@@ -220,7 +220,7 @@ def test_final_stops_within_the_bound(blocks, chosen_options, policy):
     assert len(plans) <= bound
 
 
-@settings(max_examples=cases(100), deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(block_lists, st.sampled_from([1, 1.5, 3]))
 def test_without_limits_final_leaves_every_level_clustered_or_unchangeable(blocks, threshold):
     table = table_from(*blocks)

@@ -31,7 +31,7 @@ def tables_of(several):
 partitions = st.lists(block_lists.map(lambda found: found[1]), min_size=1, max_size=4)
 
 
-@settings(max_examples=cases(300), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(partitions, options, policies)
 def test_no_group_crosses_partitions(several, chosen_options, policy):
     table, _ = tables_of(several)
@@ -44,7 +44,7 @@ def test_no_group_crosses_partitions(several, chosen_options, policy):
     assert sum(group.size_bytes for group in plan.groups) <= chosen_options.get("max_bytes", 10**9)
 
 
-@settings(max_examples=cases(300), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(partitions, st.sampled_from([1, 1.5, 3]), st.booleans(), policies, st.integers(40, 600))
 @example(
     [
@@ -83,7 +83,7 @@ def test_the_groups_are_those_of_each_partition_by_itself(several, threshold, in
     assert left([found]) == left(apart)
 
 
-@settings(max_examples=cases(100), deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(partitions, policies)
 def test_a_partitioned_table_is_merged_until_every_partition_is_done(several, policy):
     table, _ = tables_of(several)

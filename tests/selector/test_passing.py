@@ -167,7 +167,7 @@ def table_from(blocks):
     return table
 
 
-@settings(max_examples=cases(300), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(tables)
 def test_runs_and_blocks_that_stay_are_apart_and_together_everything(blocks):
     table = table_from(blocks)
@@ -190,7 +190,7 @@ def test_runs_and_blocks_that_stay_are_apart_and_together_everything(blocks):
         assert not stay.size or found.row_count[members].sum() >= BLOCK_ROWS / 2, "a sliver"
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(70), deadline=None)
 @given(tables)
 def test_one_round_leaves_one_sorted_run_of_the_same_keys(blocks):
     table = table_from(blocks)

@@ -135,7 +135,7 @@ def test_policies_without_a_memory_return_the_state_that_they_were_handed(policy
     assert SimTable(block_rows=4).append([1, 2]).planned(policy, state="kept").state == "kept"
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(70), deadline=None)
 @given(block_lists, options, policies, st.booleans())
 def test_a_policy_decides_the_same_twice_and_changes_nothing(blocks, chosen_options, policy, partitioned):
     table = table_from(*blocks)

@@ -39,7 +39,7 @@ def carry_out(table, policy="levels", **chosen_options):
     return abs(predicted.average_depth_after - table.depth) / table.depth
 
 
-@settings(max_examples=cases(300), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(block_lists, options, policies)
 def test_the_number_of_blocks_is_predicted_exactly_where_rows_are_of_one_width(
     blocks, chosen_options, policy
@@ -91,7 +91,7 @@ def test_shared_keys_are_expected_where_full_blocks_leave_cuts_no_room():
     assert carry_out(table, threshold=1) < 0.08, "10 of them find the end of one by chance"
 
 
-@settings(max_examples=cases(300), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(block_lists, options, policies)
 def test_blocks_that_a_merge_does_not_reach_need_not_be_measured_again(blocks, chosen_options, policy):
     table = table_from(*blocks)
@@ -137,7 +137,7 @@ def test_the_widths_of_rows_decide_how_many_blocks_are_expected():
     assert tight.block_count_after == 10
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(70), deadline=None)
 @given(st.lists(block_lists.map(lambda found: found[1]), min_size=2, max_size=4), policies)
 def test_what_is_predicted_of_partitions_is_what_each_is_predicted_by_itself(several, policy):
     together, alone = SimTable(block_rows=8), []

@@ -139,7 +139,7 @@ def test_nothing_is_copied_beside_a_block_that_may_lie_anywhere(how):
     assert copied_shares(view, [one_draft(view)]).tolist() == [0.0, 0.0, 0.0]
 
 
-@settings(max_examples=cases(100), deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(block_lists, st.lists(st.integers(1, 6), max_size=8), st.integers(1, 4))
 def test_shares_are_shares_and_a_price_copies_no_more_than_it_reads(blocks, sizes, group_rows):
     view = table_from(*blocks).view()
@@ -261,7 +261,7 @@ limits = st.builds(
 )
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(70), deadline=None)
 @given(block_lists, st.lists(st.integers(1, 6), max_size=8), limits)
 def test_no_limit_is_ever_exceeded_and_every_block_is_taken_or_left_by_a_rule(blocks, sizes, budget):
     view = table_from(*blocks).view()
@@ -277,7 +277,7 @@ def test_no_limit_is_ever_exceeded_and_every_block_is_taken_or_left_by_a_rule(bl
     assert budget.max_cost is None or (total.cost or 0.0) <= budget.max_cost * (1 + 1e-9)
 
 
-@settings(max_examples=cases(100), deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(block_lists, st.sampled_from(["levels", "full", "spender"]), limits)
 def test_a_plan_of_any_policy_keeps_to_its_limits(blocks, policy, budget):
     table = table_from(*blocks)

@@ -206,7 +206,7 @@ def test_what_gets_another_sort_is_expected_to_be_measured_by_no_figure():
     assert (last.average_depth_after, last.average_overlaps_after, last.block_count_after) == (None, None, 4)
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(70), deadline=None)
 @given(block_lists, st.lists(st.sampled_from([OTHER, THIRD]), min_size=1, max_size=3), st.data())
 def test_figures_without_blocks_that_get_other_sorts_are_predicted_exactly(blocks, sorts, data):
     table = table_from(*blocks)
@@ -223,7 +223,7 @@ def test_figures_without_blocks_that_get_other_sorts_are_predicted_exactly(block
     assert all(group.depth_after is None for group in plan.groups)
 
 
-@settings(max_examples=cases(100), deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(block_lists, policies, st.lists(st.booleans(), max_size=40))
 def test_groups_of_the_key_beside_such_of_another_sort_are_predicted_as_without_their_blocks(
     blocks, policy, moved

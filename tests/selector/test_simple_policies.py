@@ -56,7 +56,7 @@ def test_adversarial_tables_are_done_in_a_few_rounds(name, policy):
     assert sorted(key for block in table.blocks for key in block.keys) == sorted(itertools.chain(*blocks))
 
 
-@settings(max_examples=cases(150), deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(block_lists, st.sampled_from(sorted(DECREASES)), st.data())
 def test_final_stops_on_any_table_and_what_the_policy_names_falls_with_every_group(blocks, policy, data):
     table = table_from(*blocks)
@@ -96,7 +96,7 @@ OWN = {
 }
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(70), deadline=None)
 @given(block_lists, LIMITS, st.sampled_from(sorted(OWN)), st.data())
 def test_every_plan_keeps_the_rules(blocks, limits, policy, data):
     chosen = limits | data.draw(st.fixed_dictionaries({}, optional=OWN[policy]))
@@ -197,7 +197,7 @@ def test_a_block_that_is_rewritten_for_its_deletes_alone_stays_in_its_level():
     assert group.output_level == 5
 
 
-@settings(max_examples=cases(150), deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 12), st.integers(0, 3), st.integers(0, 2)), max_size=25),
     st.booleans(),

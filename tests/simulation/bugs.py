@@ -319,7 +319,7 @@ BUGS: dict[str, Bug] = {
         patches=_claims_outlive_their_plans,
         roles=("appender", "scheduler", "executor of pending plans", "executor of pending plans"),
         faults=None,
-        first=7,
+        first=10,
     ),
     "no fence": Bug(
         what="gc deletes without a fence",
@@ -353,12 +353,13 @@ BUGS: dict[str, Bug] = {
         patches=_hint_trusted,
         roles=("appender", "appender"),
         faults=("refused", "crash before", "timeout"),
+        first=5,
     ),
     "no salvage check": Bug(
         what="a recluster commits groups that lost blocks",
         patches=_no_salvage_check,
         roles=("plan executor", "updater", "reclusterer"),
-        first=5,
+        first=54,
     ),
     "every attempt counts": Bug(
         what="a second attempt of a staged task is counted too",
@@ -403,6 +404,7 @@ BUGS: dict[str, Bug] = {
         patches=_batches_forgotten,
         roles=("streaming writer", "streaming writer"),
         faults=("lost reply", "crash after"),
+        first=19,
     ),
     "unknown is failed": Bug(
         what="a writer that does not know its outcome deletes its blocks",

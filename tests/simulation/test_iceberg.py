@@ -15,8 +15,8 @@ from simulation.iceberg.history import _OF_CATALOGS, _TRAITS, draw_iceberg
 from simulation.run import replay_command, run_history
 from tblctl.selector import registry
 
-HISTORIES = 100
-PARTS = 5  # so that several processes share them
+HISTORIES = 30
+PARTS = 3  # so that several processes share them
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ from tblctl.selector import registry
 from tblctl.tableformat.native.log.names import plan_of
 
 TESTS = Path(__file__).parents[1]
-HISTORIES = 300
-PARTS = 10  # so that several processes share them
+HISTORIES = 100
+PARTS = 5  # so that several processes share them
 
 APPEND = {"rows": [(1, 1, 1.5, "a", 0), (2, 9, -0.0, None, 1)]}
 MORE = {"rows": [(3, 2, None, "b", 0)]}

@@ -1,6 +1,8 @@
 """Spark sessions of every kind. `spark` runs a test on each: `.session`, `.kind`, `.traces()` for all that Spark said.
 
-Sessions start once a kind; pytest runs the tests of a kind together, and in one process (xdist_group).
+Sessions start once a kind; pytest runs the tests of a kind together, and in one process (xdist_group). Classic
+sessions have workers apart from the driver, Connect ones a server with master local[2]; a classic one with that master,
+which has nothing that these two have not, is of `make test-thorough`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from jvm import quick_java
+from profiles import THOROUGH
 
 from tblctl.merger.engines.spark.session import open_session
 
@@ -79,7 +82,11 @@ def settings(folder: Path) -> dict[str, str]:
     }
 
 
-KINDS = ["local[2]", pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.slow), "connect"]
+KINDS = [
+    *(["local[2]"] if THOROUGH else []),
+    pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.slow),
+    "connect",
+]
 
 
 @pytest.fixture(scope="session", params=KINDS)

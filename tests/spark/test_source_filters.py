@@ -190,7 +190,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize("spark", ["local[2]"], indirect=True)
+@pytest.mark.parametrize("spark", ["local-cluster[2,1,1024]"], indirect=True)
 def test_spark_finds_the_same_rows_with_and_without_the_tables_help(spark: Any, tmp_path: Path) -> None:
     count = 3 * max(len(values) for _, values in COLUMNS.values())
     data = {

@@ -115,7 +115,7 @@ def seen_in(error):
     return "\n".join(texts)
 
 
-@settings(max_examples=cases(150), deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(
     password=PASSWORDS,
     chain=st.sampled_from(("", "simplecache::", "filecache::blockcache::")),
@@ -166,7 +166,7 @@ class Cutting:
         raise OSError(f"cannot open {self._piece}") from ValueError(f"invalid port {self._piece!r}")
 
 
-@settings(max_examples=cases(150), deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(
     pieces=st.lists(PIECE, min_size=2, max_size=4),
     separator=st.sampled_from("/:@?#"),

@@ -18,7 +18,7 @@ from tblctl.tableformat.projection import Projection, conform
 
 from ..model.strategies import FLAT_TYPES, SCHEMAS
 
-RANDOM = settings(max_examples=cases(150), deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=cases(50), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def array_of(draw, field, count):

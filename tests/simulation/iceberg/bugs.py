@@ -202,23 +202,25 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         what="Iceberg: a conflict is judged by the sequence numbers of deletes alone",
         patches=_sequence_numbers_only,
         roles=("reclusterer", "copy-on-write deleter", "overwriter"),
-        first=23,
+        first=25,
     ),
     "newer deletes ignored": IcebergBug(
         what="Iceberg: a position delete between plan and commit is ignored",
         patches=_newer_deletes_ignored,
         roles=("reclusterer", "plan executor", "merge-on-read deleter"),
+        first=25,
     ),
     "dropped by bounds": IcebergBug(
         what="Iceberg: a delete file is dropped by the bounds of its paths",
         patches=_dropped_by_bounds,
         roles=("batch job", "batch job"),
-        first=2,
+        first=5,
     ),
     "null sequence numbers": IcebergBug(
         what="Iceberg: entries that are carried over have no sequence numbers",
         patches=_null_sequence_numbers,
         roles=("reclusterer", "merge-on-read deleter", "appender"),
+        first=4,
     ),
     "unknown is failed": IcebergBug(
         what="Iceberg: files of a commit whose outcome is unknown are deleted",
@@ -238,6 +240,7 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         patches=_merged_again,
         roles=("reclusterer", "reclusterer again"),
         faults=_NO_ANSWER,
+        first=6,
     ),
     "refusal believed": IcebergBug(
         what="Iceberg: a refusal is not looked up, though the commit was sent twice",
@@ -262,6 +265,7 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         patches=_hidden_history_believed,
         roles=("reclusterer", "gc", "gc"),
         traits=("hides",),
+        first=6,
     ),
     "tags expire": IcebergBug(
         what="Iceberg: tagged snapshots expire", patches=_tags_expire, roles=("gc", "gc", "tagger", "tagger")
@@ -277,7 +281,7 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         roles=("reclusterer", "batch job", "gc", "gc", "gc"),
         faults=(ASLEEP,),
         gap=3,
-        first=2012,
+        first=2082,
     ),
     "tidying fails": IcebergBug(
         what="Iceberg: an error of a request after the commit, which only tidies up, counts as the commit's",
@@ -291,6 +295,6 @@ ICEBERG_BUGS: Mapping[str, Bug] = {
         what="Iceberg: what was appended since the plan is not carried over",
         patches=_other_manifests_forgotten,
         roles=("reclusterer", "appender", "appender"),
-        first=5,
+        first=7,
     ),
 }
