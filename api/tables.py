@@ -14,7 +14,7 @@ from tblctl.iceberg import is_iceberg, open_iceberg, refuse_for_native, refuse_i
 from tblctl.table import Table
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import TableNotFoundError
-from tblctl.tableformat.model.options import POLICY
+from tblctl.tableformat.model.options import POLICY, record_rate
 from tblctl.tableformat.model.schema.schema import parse_schema
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
@@ -84,6 +84,7 @@ def open(
     branch: str | None = None,
     metadata_cache: str | os.PathLike[str] | None = None,
     refine: bool = False,
+    record: str | None = None,
 ) -> Table:
     """Open a table.
 
@@ -101,12 +102,16 @@ def open(
         metadata_cache: a folder of this machine to keep manifests of remote storage in, which never change (Iceberg),
             and what footers of plain Parquet files say. None: they are kept in memory.
         refine: also read the footers of data files whose Iceberg manifest has no bounds of a column, or inexact ones.
+        record: off, on, or sample:0.1: whether this handle's scans are recorded, instead of what the table's option
+            `recluster.record` says. Only for tables of tblctl's own format.
 
     Raises:
         TableNotFoundError: there is no table at the location, and no Parquet file.
         UnsupportedFormatError: the folder is a table of Delta, Iceberg or Hudi.
         SnapshotNotFoundError: `as_of` names no readable snapshot.
     """
+    if record is not None:
+        record_rate(record)
     if is_iceberg(location):
         table: Any = open_iceberg(
             location,
@@ -128,7 +133,7 @@ def open(
         )
         return folder  # type: ignore[no-any-return]
     pinned = None if as_of is None else version_as_of(port, as_of, newest).snapshot
-    return Table(native, pinned=pinned, on_scan=on_scan)
+    return Table(native, pinned=pinned, on_scan=on_scan, record=record)
 
 
 def exists(location: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> bool:

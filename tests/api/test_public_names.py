@@ -137,7 +137,7 @@ NAMES = {
     "CheckReport": "blocks deep ok problems rows segments snapshots",
     "TableOptions": """
         block_bytes block_rows compression compression_level memory_bytes recluster_every recluster_mode
-        recluster_policy row_group_rows sort_scope
+        recluster_policy recluster_record recluster_record_literals row_group_rows sort_scope
     """,
     "$ tblctl": """
         --debug --version alter append check create delete depth drop estimate files gc history info overwrite plan
@@ -220,7 +220,7 @@ SIGNATURES = {
         "from_iceberg(table, *, branch='main')",
         (
             "open(location, *, as_of=None, storage_options=None, on_scan=None, catalog_options=None, "
-            "branch=None, metadata_cache=None, refine=False)"
+            "branch=None, metadata_cache=None, refine=False, record=None)"
         ),
         "parse_duration(text)",
         "parse_schema(text)",
@@ -411,7 +411,8 @@ SIGNATURES = {
         (
             "TableOptions(*, block_rows=1000000, block_bytes=134217728, row_group_rows=32768, "
             "compression='zstd', compression_level=1, sort_scope='append', memory_bytes=1073741824, "
-            "recluster_mode='off', recluster_every=1, recluster_policy=None)"
+            "recluster_mode='off', recluster_every=1, recluster_policy=None, recluster_record='off', "
+            "recluster_record_literals='full')"
         ),
         "from_mapping(values)",
         "to_json()",
