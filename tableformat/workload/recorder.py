@@ -41,6 +41,13 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 (a log is a hint: whatever is wrong with it, scans go on)
             LOG.warning("a query is not recorded: %s", error)
 
+    def flush(self, seconds: float) -> None:
+        """Write what waits, and wait for that, but no longer than some seconds."""
+        try:
+            self.writer().flush(seconds)
+        except Exception as error:  # noqa: BLE001 (as above)
+            LOG.warning("queries are not recorded: %s", error)
+
 
 @dataclass(kw_only=True)
 class Tally:

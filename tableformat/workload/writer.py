@@ -8,7 +8,7 @@ nothing else.
 
 from __future__ import annotations
 
-import atexit
+import concurrent.futures.thread  # noqa: F401 (its own function is to be registered before ours)
 import logging
 import os
 import threading
@@ -199,4 +199,7 @@ def _flush_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-atexit.register(_flush_all)
+
+# `atexit` is too late: before it, pools of threads are shut, which storages use. Of the functions that are registered
+# here, the last comes first.
+threading._register_atexit(_flush_all)  # type: ignore[attr-defined]  # noqa: SLF001

@@ -6,6 +6,8 @@ import dataclasses
 import logging
 import os
 import pickle
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -193,3 +195,11 @@ def test_a_dropped_table_takes_its_log_along(tmp_path: Path) -> None:
     table.close()
     assert not list((tmp_path / "table").glob("workload/*"))
     make(tmp_path)
+
+
+def test_a_process_that_ends_writes_what_waits(tmp_path: Path) -> None:
+    table = make(tmp_path, recluster__record="on")
+    program = f"import tblctl; tblctl.open({str(tmp_path / 'table')!r}).scan('id = 7').to_arrow()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert [query.where for query in read(table).queries] == ["id = 7"]

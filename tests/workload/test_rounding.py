@@ -41,7 +41,7 @@ SCHEMA = Schema.create(
         ("price <= 1234.56", '"price" <= 1200.00'),
         ("full > 0.99", '"full" > 0.99'),
         ("name = 'Alice Smith'", "\"name\" LIKE 'Al%'"),
-        ("name <> 'Alice'", "NOT (\"name\" LIKE 'Al%')"),
+        ("name <> 'Alice'", "\"name\" NOT LIKE 'Al%'"),
         ("name IN ('Alice', 'Alan', 'Bob')", "(\"name\" LIKE 'Al%' OR \"name\" LIKE 'Bo%')"),
         ("name NOT IN ('Alice', 'Alan')", "NOT (\"name\" LIKE 'Al%')"),
         ("name >= 'Alice'", "\"name\" >= 'Al'"),
