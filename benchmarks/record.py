@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import tblctl
 from benchmarks.common import Report, in_turn, lineitem, main, scratch, timed
+from tblctl.tableformat.native.read import scan
+from tblctl.tableformat.workload import recorder, writer
 
 CASES: dict[str, dict[str, Any]] = {
     "all columns": {},
@@ -61,48 +65,51 @@ def scanned(table: tblctl.Table, request: dict[str, Any]) -> object:
 
 def own_cost(report: Report, location: Path, tiny: bool) -> None:
     """Time the recorder's own calls alone: of whole scans they are less than what one run differs from the next."""
-    import cProfile
-    import pstats
-
-    report.begin("the recorder's own calls in a scan")
-    table = tblctl.open(location, record="on")
+    report.begin("the recorder's own calls, the writing of the log included")
     for name, request in CASES.items():
-        profile = cProfile.Profile(time.process_time)
-        runs = 1 if tiny else 5
-        started = time.process_time()
-        for _ in range(runs):
-            scanned(table, request)
-        seconds = (time.process_time() - started) / runs
-        own = []
-        for _ in range(runs):
-            profile.clear()
-            profile.runcall(recorded, table, request)
-            own.append(_seconds_of(pstats.Stats(profile)))
-        share = 100 * statistics.median(own) / seconds
+        table = tblctl.open(location, record="on")
+        runs = 1 if tiny else 20
+        scanned(table, request)
+        table.close()
+        with _timed_calls() as spent:
+            started = time.process_time()
+            for _ in range(runs):
+                scanned(table, request)
+            table.close()
+            seconds = time.process_time() - started
+        share = 100 * sum(spent) / seconds
+        report.figure(f"{name}, a scan", 1e6 * sum(spent) / runs, "us")
         report.figure(f"{name}, of the scan", share, "%", most=None if tiny else 1.0)
 
 
-def recorded(table: tblctl.Table, request: dict[str, Any]) -> None:
-    """Read block by block in this thread, so that a profile sees the calls."""
-    scanner = table.scan(**request)._scanner  # noqa: SLF001 (the scan itself has no such setting)
-    for _ in scanner.tables(window_bytes=1):
-        pass
-
-
 _CALLS = (
-    ("read/scan.py", "_about_bytes"),
-    ("workload/recorder.py", "tally"),
-    ("workload/recorder.py", "add"),
+    (scan, "_bytes_a_row"),
+    (recorder.Tally, "add"),
+    (recorder.Recorder, "tally"),
+    (recorder.Recorder, "add"),
+    (writer.LogWriter, "_write"),
 )
 
 
-def _seconds_of(stats: Any) -> float:
-    """Return the time spent in the recorder's calls, with what these call."""
-    return sum(
-        figures[3]
-        for (file, _, name), figures in stats.stats.items()
-        if any(file.endswith(path) and name == called for path, called in _CALLS)
-    )
+@contextmanager
+def _timed_calls() -> Iterator[list[float]]:
+    """Yield the processor seconds of each call of the recorder."""
+    spent: list[float] = []
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            started = time.thread_time()
+            try:
+                return function(*arguments)
+            finally:
+                spent.append(time.thread_time() - started)
+
+        return run
+
+    with ExitStack() as stack:
+        for owner, name in _CALLS:
+            stack.enter_context(mock.patch.object(owner, name, wrap(getattr(owner, name))))
+        yield spent
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from tblctl.cli.commands import (
     recluster,
     sql,
     suggest,
+    workload,
 )
 from tblctl.cli.load_arrow import load_arrow
 
@@ -38,6 +39,7 @@ COMMANDS = (
     measure.info,
     depth.depth,
     suggest.suggest,
+    workload.workload,
     plan.plan,
     estimate.estimate,
     recluster.recluster,

@@ -188,4 +188,6 @@ TRIED_ELSEWHERE = {
     "estimate": "reads as `history` does",
     "to_spark": "needs Spark: spark/test_source.py",
     "close": "waits for work of its process: api/test_background.py",
+    "import_workload": "writes one object, which nothing names: workload/test_import.py",
+    "workload": "lists and reads logs that nothing names: workload/test_recording.py",
 }

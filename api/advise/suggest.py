@@ -108,6 +108,7 @@ class Suggestion:
         candidates: ranked by blocks read, then by depth, then by distinct bounds. Without conditions by depth first.
         rejected: (column, reason) of columns that cannot be keys.
         estimate_step: how many blocks of the table one block of an estimate stands for; 1 up to a thousand blocks.
+        queries: of the table's log, which the conditions were drawn from; 0 for conditions that the caller gave.
     """
 
     snapshot: int | str
@@ -117,6 +118,7 @@ class Suggestion:
     candidates: tuple[Candidate, ...]
     rejected: tuple[tuple[str, str], ...]
     estimate_step: float
+    queries: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the suggestion as JSON values."""
@@ -128,6 +130,7 @@ class Suggestion:
             "candidates": [item.to_dict() for item in self.candidates],
             "rejected": [{"column": column, "reason": reason} for column, reason in self.rejected],
             "estimate_step": self.estimate_step,
+            "queries": self.queries,
         }
 
 

@@ -33,7 +33,8 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     candidates [{terms, average_depth, average_overlaps, distinct_bounds, null_share, unknown_block_count,
     inexact_block_count, blocks_read [an estimate for each predicate; an upper bound for one on other columns],
     named_by (predicates on its columns), average_blocks_read (null without predicates), why, caveats}],
-    best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for);
+    best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for),
+    queries (of the log that the predicates were drawn from; 0 for given ones);
     of plain Parquet files also gain and next, of the best candidate, as for `tblctl info`""",
 )
 @params.LOCATION
@@ -54,9 +55,10 @@ def suggest(
 ) -> None:
     """Rank columns that the table could be clustered by.
 
-    Only the statistics of blocks are read. Without --predicates, columns rank by how deep the blocks lie by them now:
-    the table is nearly clustered by a column of low depth. With --predicates, columns rank by the blocks that these
-    conditions would read if the table were sorted by the column. The estimate spreads rows evenly over the range of
+    Only the statistics of blocks are read. With --predicates, columns rank by the blocks that these conditions would
+    read if the table were sorted by the column. Without, conditions are drawn from the log of the table's queries
+    (`tblctl workload`), newer ones more often. Without a log, columns rank by how deep the blocks lie by them now: the
+    table is nearly clustered by a column of low depth. The estimate spreads rows evenly over the range of
     their block, so it does not know how values are distributed within blocks. For conditions on other columns it is an
     upper bound, marked `<=`: they read less if these columns follow the key within blocks.
 
@@ -166,5 +168,8 @@ def put_predicates(found: tblctl.Suggestion) -> None:
     ]
     page.put()
     page.put_table(("reads now", "by rank 1", "condition"), rows, right=(0, 1))
+    if found.queries:
+        drawn = "(drawn from 1 query" if found.queries == 1 else f"(drawn from {found.queries:,} queries"
+        page.put((f"{drawn} of the table's log, newer ones more often)", page.RULE))
     if found.estimate_step > 1:
         page.put((f"(estimates go in steps of {found.estimate_step:,.0f} blocks)", page.RULE))

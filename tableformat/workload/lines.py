@@ -62,9 +62,7 @@ def encode_query(query: Query) -> bytes:
         found["snapshot"] = query.snapshot
     found["source"] = query.source
     if query.blocks:
-        found["blocks"] = [
-            [use.path, use.rows_read, use.rows_matched, use.bytes_read] for use in query.blocks[:MOST_BLOCKS]
-        ]
+        found["blocks"] = [[use.path, use.rows_read, use.rows_matched] for use in query.blocks[:MOST_BLOCKS]]
     if query.tested:
         found["tested"] = query.tested
     line = _line(found)
@@ -121,10 +119,10 @@ def _query(found: dict[str, Any]) -> Query:
 
 
 def _use(found: Any) -> BlockUse:
-    path, read, matched, size = found
-    if not (_is_count(read) and _is_count(matched) and (size is None or _is_count(size))):
+    path, read, matched = found
+    if not (_is_count(read) and _is_count(matched)):
         raise ValueError
-    return BlockUse(path=_text(path), rows_read=read, rows_matched=matched, bytes_read=size)
+    return BlockUse(path=_text(path), rows_read=read, rows_matched=matched)
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -13,13 +13,11 @@ class BlockUse:
         path: the block's name.
         rows_read: rows of its row groups that were decoded.
         rows_matched: rows that satisfied the condition.
-        bytes_read: bytes of the chunks that were read; None if unknown.
     """
 
     path: str
     rows_read: int
     rows_matched: int
-    bytes_read: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +31,7 @@ class Query:
         weight: queries that it stands for: 10 for one that a sample of a tenth kept.
         blocks_read: blocks that it read; None if unknown, as each figure below.
         blocks_total: blocks of the snapshot that it read.
-        bytes_read: bytes of the chunks that it read.
+        bytes_read: compressed bytes of the chunks that it read, about.
         rows_read: rows of the blocks that it read.
         rows_matched: rows that satisfied the condition.
         seconds: how long it took, its reader's own time included.

@@ -51,11 +51,11 @@ class Recorder:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What a scan used, block by block. Threads share it."""
+    """What a scan used, block by block. Threads share it. `bytes_a_row` are those of the first block that was read."""
 
     started: float
     blocks_read: int = 0
-    bytes_read: int = 0
+    bytes_a_row: float | None = None
     rows_read: int = 0
     rows_matched: int = 0
     blocks: list[BlockUse] = field(default_factory=list)
@@ -65,7 +65,6 @@ class Tally:
         """Count a block."""
         with self._lock:
             self.blocks_read += 1
-            self.bytes_read += use.bytes_read or 0
             self.rows_read += use.rows_read
             self.rows_matched += use.rows_matched
             if len(self.blocks) < MOST_BLOCKS:

@@ -20,11 +20,13 @@ from tblctl.maintain import recluster as loop
 
 NAMES = {
     "tblctl": """
-        Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
-        DeepRange DepthFigures DepthPoint Estimate Gain GcOutcome GroupOutcome IcebergTable MeasuredVersion
+        Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo ColumnUse
+        DeepRange DepthFigures DepthPoint Estimate Gain GcOutcome GroupOutcome HotRange IcebergTable ImportedLog
+        MeasuredVersion
         OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress RangeShare Scan ScanExplanation
         ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
-        TableOptions WatchedRound WriteOutcome create drop errors execute exists find_tables from_iceberg open
+        TableOptions WatchedRound WorkloadReport WriteOutcome create drop errors execute exists find_tables
+        from_iceberg open
         parse_duration parse_schema parse_size parse_statement read_schema spark spark_session survey
         type_from_text type_to_text watch
     """,
@@ -99,8 +101,15 @@ NAMES = {
     "MeasuredVersion": "info snapshot",
     "SurveyedTable": "blocks bytes error info location rows",
     "Suggestion": """
-        candidates cluster_by estimate_step predicates rejected snapshot total_block_count
+        candidates cluster_by estimate_step predicates queries rejected snapshot total_block_count
     """,
+    "WorkloadReport": """
+        blocks_needed blocks_read blocks_total columns damaged_lines drift dropped files first_time last_time
+        other_files query_count rows_matched_share snapshot sources unreadable weight without_condition workload
+    """,
+    "ColumnUse": "column equal hot listed other prefix range share share_after share_before",
+    "HotRange": "high low share",
+    "ImportedLog": "kind left_out path queries stand_for unused was_known",
     "Candidate": """
         average_blocks_read average_depth average_overlaps blocks_read caveats distinct_bounds inexact_block_count
         named_by null_share terms unknown_block_count why
@@ -142,7 +151,7 @@ NAMES = {
     "$ tblctl": """
         --debug --version alter append check create delete depth drop estimate files gc history info overwrite plan
         recluster
-        rollback scan sql suggest tag update
+        rollback scan sql suggest tag update workload
     """,
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
     "$ tblctl append": "--debug --json --memory --recluster --storage-option FILE... LOC",
@@ -165,6 +174,10 @@ NAMES = {
     """,
     "$ tblctl suggest": """
         --branch --catalog-option --debug --json --predicates --rejected --storage-option LOC --metadata-cache --refine
+    """,
+    "$ tblctl workload": """
+        --branch --catalog-option --debug --dialect --json --kind --limit --metadata-cache --refine --since
+        --storage-option --table --text-column --time-column LOC [import FILE...]
     """,
     "$ tblctl recluster": """
         --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
@@ -292,6 +305,10 @@ SIGNATURES = {
         "files(limit=None)",
         "gc(keep=10, older_than='24h', *, dry_run=False)",
         "history(limit=None)",
+        (
+            "import_workload(paths, *, kind=None, table=None, text_column=None, time_column=None, dialect=None, "
+            "limit=10000)"
+        ),
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
         "pending_plans(*, plans_at=None)",
@@ -319,6 +336,7 @@ SIGNATURES = {
         "to_spark(session)",
         "update(set, where=None, *, progress=None)",
         "widen_column(path, type)",
+        "workload(*, since=None, limit=10000)",
     ],
     "Scan": [
         "explain()",

@@ -42,7 +42,7 @@ WHOLE = Query(
     snapshot="17",
     source="spark",
     blocks=(
-        BlockUse(path="data/a.parquet", rows_read=100, rows_matched=7, bytes_read=9),
+        BlockUse(path="data/a.parquet", rows_read=100, rows_matched=7),
         BlockUse(path="b", rows_read=1, rows_matched=0),
     ),
     tested=(("x", ">"),),

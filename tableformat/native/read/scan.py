@@ -270,15 +270,9 @@ class Scanner:
             if condition is not None:
                 table = table.filter(rows_satisfying(table, condition, schema)).select(list(self.columns))
             if use:
-                size = _about_bytes(file, groups, leaves_under(schema, wanted), rows_read)
-                use.add(
-                    BlockUse(
-                        path=address.path,
-                        rows_read=rows_read,
-                        rows_matched=table.num_rows,
-                        bytes_read=size,
-                    )
-                )
+                if use.bytes_a_row is None and rows_read:
+                    use.bytes_a_row = _bytes_a_row(file, groups, leaves_under(schema, wanted))
+                use.add(BlockUse(path=address.path, rows_read=rows_read, rows_matched=table.num_rows))
             if tally:
                 cpu_seconds = env.cpu() - cpu
                 tally.blocks.append(
@@ -307,7 +301,7 @@ class Scanner:
             columns=tuple(names),
             blocks_read=use.blocks_read,
             blocks_total=self.selection.blocks_total,
-            bytes_read=use.bytes_read,
+            bytes_read=round(use.rows_read * (use.bytes_a_row or 0.0)),
             rows_read=use.rows_read,
             rows_matched=use.rows_matched,
             seconds=self._env.elapsed() - use.started,
@@ -353,16 +347,14 @@ def sql_of(text: str | None, condition: Node | None) -> str:
     return found if len(found) <= _LONG_CONDITION else ""
 
 
-def _about_bytes(file: BlockFile, groups: Sequence[int], leaves: Sequence[Leaf], rows: int) -> int:
-    """Return about how many bytes of chunks were read: as if all row groups were like the one in the middle.
+def _bytes_a_row(file: BlockFile, groups: Sequence[int], leaves: Sequence[Leaf]) -> float:
+    """Return the compressed bytes of a row in some columns, as in the row group in the middle.
 
-    Adding all of them up would take a hundredth of the scan.
+    Adding up those of all blocks and row groups would take hundredths of the scan.
     """
-    if not groups:
-        return 0
     group = groups[len(groups) // 2]
-    size = sum(file.column_bytes([group], leaves).values())
-    return size * rows // max(1, int(file.metadata.row_group(group).num_rows))
+    rows = int(file.metadata.row_group(group).num_rows)
+    return sum(file.column_bytes([group], leaves).values()) / max(1, rows)
 
 
 def blame_expiry(storage: Storage, sequence: int, error: CorruptTableError) -> None:
