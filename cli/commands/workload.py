@@ -32,7 +32,7 @@ SHOWN_COLUMNS = 12
     left_out {reason: count}, was_known}]""",
 )
 @params.LOCATION
-@click.argument("words", metavar="[import FILE...]", nargs=-1)
+@click.argument("words", metavar="[import|FILE]...", nargs=-1)
 @click.option("--since", metavar="DURATION", help="Only queries of the last 7d, 24h, ..; default: all.")
 @click.option(
     "--limit",
@@ -66,7 +66,7 @@ def workload(
     as_json: bool,
     **importing: Any,
 ) -> None:
-    """Show what a table was asked lately, or import it from the logs of engines.
+    """Show what a table was asked lately, or import it.
 
     With the table's option recluster.record, scans by tblctl and its Spark source are recorded beside the table.
     Logs of other engines are imported: event logs of Spark, JSON profiles of DuckDB, scan reports of Iceberg, query

@@ -177,7 +177,7 @@ NAMES = {
     """,
     "$ tblctl workload": """
         --branch --catalog-option --debug --dialect --json --kind --limit --metadata-cache --refine --since
-        --storage-option --table --text-column --time-column LOC [import FILE...]
+        --storage-option --table --text-column --time-column LOC [import|FILE]...
     """,
     "$ tblctl recluster": """
         --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
@@ -274,6 +274,11 @@ SIGNATURES = {
         "estimate(*, days=30, target_depth=4.0, policy=None, price_per_gib=None, price_per_hour=None)",
         "gc(older_than='24h', *, expire_older_than=None, keep=None, dry_run=False)",
         "history(limit=None)",
+        (
+            "import_workload(paths, *, kind=None, table=None, text_column=None, time_column=None, dialect=None, "
+            "limit=10000)"
+        ),
+        "workload(*, since=None, limit=10000)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
@@ -414,6 +419,9 @@ SIGNATURES = {
         "to_json()",
     ],
     "WatchedRound": ["to_dict()"],
+    "WorkloadReport": ["to_dict()"],
+    "ColumnUse": ["to_dict()"],
+    "ImportedLog": ["to_dict()"],
     "ScheduledPlan": ["to_dict()"],
     "PendingPlan": ["to_dict()"],
     "Outcome": [

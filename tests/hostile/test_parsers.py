@@ -51,6 +51,8 @@ READS = re.compile(
 )
 COVERED = {
     "api/storage_text.py": "storage-options",
+    "api/workload/files.py": "query-log-parquet",
+    "api/workload/importing.py": "spark-log",
     "cli/commands/change.py": "input-arrow",
     "cli/commands/recluster.py": "plan",
     "tableformat/iceberg/avro/container.py": "avro",
@@ -68,6 +70,7 @@ COVERED = {
     "tableformat/parquet/checked_footer.py": "data-file-footer",
     "tableformat/parquet/footer.py": "footer",
     "tableformat/pending.py": "pending-plan",
+    "tableformat/workload/lines.py": "query-log-line",
     "tableformat/parquet/opened.py": "block",
     "tableformat/parquet/sealed.py": "block",
     # What these read was written by this process, or by a Spark worker for it.
