@@ -30,7 +30,7 @@ def log_of(
     if limit < 0:
         msg = f"limit is {limit}, expected 0 or more"
         raise InvalidOptionError(msg)
-    return read_log(port.log_place(), version.table_id, since=since, limit=limit)
+    return read_log(port.log_place(), version.table_id, since=since, limit=limit, now=port.env.now())
 
 
 def workload_of(

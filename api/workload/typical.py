@@ -16,6 +16,9 @@ LOG = logging.getLogger("tblctl")
 COUNT = 24
 """So many conditions are drawn."""
 
+MOST_QUERIES = 2_000
+"""So many of the newest queries are looked at: each different condition takes a millisecond to parse."""
+
 HALF_LIFE_SECONDS = 7 * 86400.0
 """A query weighs half as much as one that ran a week later."""
 
@@ -28,7 +31,7 @@ def typical_conditions(port: TablePort[Any], version: Version) -> tuple[list[tup
     from tblctl.tableformat.predicate.sql.conditions import parse_where
 
     try:
-        queries = log_of(port, version).queries
+        queries = log_of(port, version, limit=MOST_QUERIES).queries
     except TblctlError as error:
         LOG.debug("%s has no log of queries that can be read: %s", port.location, error)
         return [], 0

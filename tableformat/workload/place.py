@@ -39,11 +39,12 @@ class LogPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class LogFile:
-    """A file of the log: its name in the storage, when it was written in seconds since 1970, and its id."""
+    """A file of the log: its name in the storage, when it was written in seconds since 1970, its id, and its size."""
 
     name: str
     time: float
     id: str
+    size_bytes: int = 0
 
 
 def log_path(folder: str, time_ms: int, id: str) -> str:
@@ -51,10 +52,12 @@ def log_path(folder: str, time_ms: int, id: str) -> str:
     return f"{folder}{time_ms:014d}-{id}.jsonl"
 
 
-def log_file(name: str, folder: str) -> LogFile | None:
+def log_file(name: str, folder: str, size_bytes: int = 0) -> LogFile | None:
     """Return the file of a name; None for any other name."""
     found = _NAME.fullmatch(name.removeprefix(folder)) if name.startswith(folder) else None
-    return None if found is None else LogFile(name=name, time=int(found[1]) / 1000, id=found[2])
+    if found is None:
+        return None
+    return LogFile(name=name, time=int(found[1]) / 1000, id=found[2], size_bytes=size_bytes)
 
 
 def is_leftover(name: str, folder: str) -> bool:

@@ -1,6 +1,6 @@
 """Read the log of a table's queries, the newest files first, until there are enough.
 
-Memory: one file's line at a time, and the queries that are kept.
+Memory: 8 MiB of small files, or one line of a large one; and the queries that are kept.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import heapq
 import io
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO
 
 from tblctl.tableformat.errors import ObjectNotFoundError
 from tblctl.tableformat.workload.lines import (
@@ -26,6 +28,7 @@ MOST_QUERIES = 10_000
 """So many of the newest queries are read unless the caller says otherwise."""
 
 _READ_BYTES = 1 << 20
+_FILES_AT_ONCE, _BYTES_AT_ONCE = 64, 8 << 20
 
 
 @dataclass(kw_only=True)
@@ -56,7 +59,7 @@ class ReadLog:
 
 def log_files(place: LogPlace) -> list[LogFile]:
     """Return the files of a log, the newest first."""
-    found = (log_file(item.name, place.folder) for item in place.storage.list(place.folder))
+    found = (log_file(item.name, place.folder, item.size_bytes) for item in place.storage.list(place.folder))
     return sorted((item for item in found if item is not None), key=lambda item: item.name, reverse=True)
 
 
@@ -70,20 +73,21 @@ def read_log(
         table_id: of the table. Files of others are counted, and not used.
         since: queries that ran before are left out, in seconds since 1970.
         limit: at most so many, the newest ones.
-        now: queries that ran later count as run now: clocks disagree. None: the time of their file.
+        now: queries that ran later count as run now, since clocks disagree; none ran after its file was written.
     """
     found = ReadLog()
     kept: list[tuple[float, int, Query]] = []
     order = itertools.count(0, -1)
-    for file in log_files(place):
+    for file, lines in _opened(place, log_files(place)):
         is_full = len(kept) >= limit
         if file.time < since or (is_full and (not limit or kept[0][0] >= file.time)):
             break
-        for query in _queries(place, file, table_id, found):
-            time = min(query.time, file.time if now is None else min(now, file.time))
+        latest = file.time if now is None else min(now, file.time)
+        for query in _queries(lines, table_id, found):
+            time = min(query.time, latest)
             if time < since:
                 continue
-            item = (time, next(order), query)
+            item = (time, next(order), query if time == query.time else replace(query, time=time))
             if len(kept) < limit:
                 heapq.heappush(kept, item)
             elif kept and item > kept[0]:
@@ -92,10 +96,27 @@ def read_log(
     return found
 
 
-def _queries(place: LogPlace, file: LogFile, table_id: str, found: ReadLog) -> Iterator[Query]:
+def _opened(place: LogPlace, files: Sequence[LogFile]) -> Iterator[tuple[LogFile, Iterator[bytes]]]:
+    """Yield files with their lines. Small ones are fetched several at once: a log may have thousands of them."""
+    todo = deque(files)
+    while todo:
+        batch = [todo.popleft()]
+        size = batch[0].size_bytes
+        while todo and len(batch) < _FILES_AT_ONCE and size + todo[0].size_bytes <= _BYTES_AT_ONCE:
+            size += todo[0].size_bytes
+            batch.append(todo.popleft())
+        if size > _BYTES_AT_ONCE:
+            yield batch[0], _lines(place, batch[0].name)
+            continue
+        contents = place.storage.read_many([file.name for file in batch])
+        for file, data in zip(batch, contents, strict=True):
+            if data is not None:  # gc removed others since they were listed
+                yield file, _cut(io.BytesIO(data))
+
+
+def _queries(lines: Iterator[bytes], table_id: str, found: ReadLog) -> Iterator[Query]:
     """Yield the queries of a file, and count in `found` what cannot be used."""
     try:
-        lines = _lines(place, file.name)
         header = decode_header(next(lines, b""))
     except ObjectNotFoundError:  # gc removed it since it was listed
         return
@@ -119,18 +140,18 @@ def _is_usable(header: Header, table_id: str) -> bool:
 
 
 def _lines(place: LogPlace, name: str) -> Iterator[bytes]:
-    """Yield the lines of an object. Of one that is too long only the beginning is kept, which no query begins with."""
+    """Yield the lines of an object, which is read as a stream."""
     with place.storage.open_input(name) as file:
-        stream = io.BufferedReader(file, _READ_BYTES)
-        skips = False
-        while line := _next_line(stream, place, name):
-            if not skips:
-                yield line
-            skips = not line.endswith(b"\n") and len(line) > MOST_LINE_BYTES
+        try:
+            yield from _cut(io.BufferedReader(file, _READ_BYTES))
+        except OSError as error:
+            raise place.storage.explain(error, "read", name) from error
 
 
-def _next_line(stream: io.BufferedReader, place: LogPlace, name: str) -> bytes:
-    try:
-        return stream.readline(MOST_LINE_BYTES + 1)
-    except OSError as error:
-        raise place.storage.explain(error, "read", name) from error
+def _cut(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield lines. Of one that is too long only the beginning is kept, which no query begins with."""
+    skips = False
+    while line := stream.readline(MOST_LINE_BYTES + 1):
+        if not skips:
+            yield line
+        skips = not line.endswith(b"\n") and len(line) > MOST_LINE_BYTES

@@ -49,23 +49,40 @@ class Recorder:
             LOG.warning("queries are not recorded: %s", error)
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class Tally:
-    """What a scan used, block by block. Threads share it. `bytes_a_row` are those of the first block that was read."""
+    """What a scan used, block by block. Threads share it. `bytes_a_row` are those of the first block that was read.
+
+    `first` has (path, rows read, rows matched) of the first blocks: appending needs no lock.
+    """
 
     started: float
-    blocks_read: int = 0
     bytes_a_row: float | None = None
-    rows_read: int = 0
-    rows_matched: int = 0
-    blocks: list[BlockUse] = field(default_factory=list)
+    first: list[tuple[str, int, int]] = field(default_factory=list)
+    _rest: list[int] = field(default_factory=lambda: [0, 0, 0])
     _lock: Lock = field(default_factory=Lock, repr=False)
 
-    def add(self, use: BlockUse) -> None:
+    def add(self, path: str, rows_read: int, rows_matched: int) -> None:
         """Count a block."""
+        if len(self.first) < MOST_BLOCKS:
+            self.first.append((path, rows_read, rows_matched))
+            return
         with self._lock:
-            self.blocks_read += 1
-            self.rows_read += use.rows_read
-            self.rows_matched += use.rows_matched
-            if len(self.blocks) < MOST_BLOCKS:
-                self.blocks.append(use)
+            for place, count in enumerate((1, rows_read, rows_matched)):
+                self._rest[place] += count
+
+    def totals(self) -> tuple[int, int, int]:
+        """Return the blocks, rows read and rows that matched."""
+        blocks, read, matched = self._rest
+        return (
+            blocks + len(self.first),
+            read + sum(use[1] for use in self.first),
+            matched + sum(use[2] for use in self.first),
+        )
+
+    def uses(self) -> tuple[BlockUse, ...]:
+        """Return what was used of the first blocks."""
+        return tuple(
+            BlockUse(path=path, rows_read=read, rows_matched=matched)
+            for path, read, matched in self.first[:MOST_BLOCKS]
+        )

@@ -9,6 +9,7 @@ nothing else.
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 (its own function is to be registered before ours)
+import contextlib
 import logging
 import os
 import threading
@@ -202,4 +203,5 @@ os.register_at_fork(after_in_child=_forget)
 
 # `atexit` is too late: before it, pools of threads are shut, which storages use. Of the functions that are registered
 # here, the last comes first.
-threading._register_atexit(_flush_all)  # type: ignore[attr-defined]  # noqa: SLF001
+with contextlib.suppress(RuntimeError):  # the process ends already
+    threading._register_atexit(_flush_all)  # type: ignore[attr-defined]  # noqa: SLF001

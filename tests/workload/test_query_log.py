@@ -237,6 +237,40 @@ def test_a_file_that_gc_removed_meanwhile_is_skipped(tmp_path: Any) -> None:
             self.delete([name])
             return super().open_input(name)
 
+        def read_many(self, names: Any) -> Any:
+            self.delete(names[:1])
+            return super().read_many(names)
+
     log = place(tmp_path)
-    put(log, 100, line(10))
-    assert read_log(LogPlace(storage=Losing(tmp_path / "table"), folder=log.folder), TABLE).queries == ()
+    put(log, 100, *[line(10, "x" * 1_000)] * 9_000)
+    put(log, 200, line(20, "a"))
+    put(log, 300, line(30, "b"))
+    assert max(file.size_bytes for file in log_files(log)) > 8 << 20, "this one is read as a stream"
+    found = read_log(LogPlace(storage=Losing(tmp_path / "table"), folder=log.folder), TABLE)
+    assert [query.where for query in found.queries] == ["a"]
+
+
+def test_a_large_file_is_read_as_a_stream_among_small_ones(tmp_path: Any) -> None:
+    log = place(tmp_path)
+    put(log, 100, line(10, "a"))
+    put(log, 200, *[line(20, "x" * 1_000)] * 9_000, line(20, "b"))
+    put(log, 300, line(30, "c"))
+    found = read_log(log, TABLE, limit=100_000)
+    assert len(found.queries) == 9_003
+    assert [found.queries[place].where for place in (0, -2, -1)] == ["a", "b", "c"]
+
+
+def test_of_many_small_files_only_the_newest_are_fetched(tmp_path: Any) -> None:
+    log = place(tmp_path)
+    for number in range(130):
+        put(log, 100 + number, line(100 + number, f"x = {number}"))
+    found = read_log(log, TABLE, limit=3)
+    assert [query.where for query in found.queries] == ["x = 127", "x = 128", "x = 129"]
+    assert found.files == 3
+
+
+def test_a_clock_that_is_ahead_is_corrected_to_now(tmp_path: Any) -> None:
+    log = place(tmp_path)
+    put(log, 10_000, line(9_000, "ahead"))
+    (query,) = read_log(log, TABLE, now=500).queries
+    assert query.time == 500

@@ -20,8 +20,9 @@ import tblctl
 from tblctl.errors import InvalidOptionError
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.native.record import recorder_of
+from tblctl.tableformat.workload.queries import MOST_BLOCKS, BlockUse
 from tblctl.tableformat.workload.reader import ReadLog, read_log
-from tblctl.tableformat.workload.recorder import Recorder
+from tblctl.tableformat.workload.recorder import Recorder, Tally
 
 ROWS = pa.table({"id": list(range(100)), "name": [f"name {item:02d}" for item in range(100)]})
 DAY = 86_400.0
@@ -144,6 +145,14 @@ def test_a_scan_that_its_reader_leaves_is_recorded_too(tmp_path: Path) -> None:
     assert query.blocks_read == 1
 
 
+def test_a_scan_that_failed_is_not_recorded(tmp_path: Path) -> None:
+    table = make(tmp_path, recluster__record="on")
+    (tmp_path / "table" / table.files()[3].path).unlink()
+    with pytest.raises(tblctl.errors.TblctlError):
+        table.scan("id < 50").to_arrow()
+    assert read(table).queries == ()
+
+
 def test_a_recorder_that_draws_nothing_counts_nothing() -> None:
     def no_writer() -> Any:
         raise AssertionError
@@ -205,3 +214,12 @@ def test_a_process_that_ends_writes_what_waits(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert [query.where for query in read(table).queries] == ["id = 7"]
+
+
+def test_blocks_beyond_the_first_thousand_are_counted_together() -> None:
+    tally = Tally(started=0.0)
+    for number in range(MOST_BLOCKS + 3):
+        tally.add(f"b{number}", 10, 2)
+    assert tally.totals() == (MOST_BLOCKS + 3, 10 * (MOST_BLOCKS + 3), 2 * (MOST_BLOCKS + 3))
+    assert len(tally.uses()) == MOST_BLOCKS
+    assert tally.uses()[0] == BlockUse(path="b0", rows_read=10, rows_matched=2)

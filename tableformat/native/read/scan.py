@@ -26,7 +26,7 @@ from tblctl.tableformat.parquet.opened import BlockAddress
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
-from tblctl.tableformat.workload.queries import BlockUse, Query
+from tblctl.tableformat.workload.queries import Query
 from tblctl.tableformat.workload.recorder import Recorder
 from tblctl.tableformat.workload.recorder import Tally as Use
 
@@ -200,7 +200,7 @@ class Scanner:
         started = self._env.elapsed()
         tally = _Tally() if self._on_scan else None
         use = self._recorder.tally() if self._recorder else None
-        complete = False
+        complete = left = False
         try:
             remaining = self.request.limit
             for window in self._windows(window_bytes):
@@ -217,13 +217,16 @@ class Scanner:
                 if remaining is not None and remaining <= 0:
                     break
             complete = True
+        except GeneratorExit:
+            left = True
+            raise
         except CorruptTableError as error:
             blame_expiry(self._storage, self.snapshot.sequence, error)
             raise
         finally:
             if tally and self._on_scan:
                 self._on_scan(self._report(tally, self._env.elapsed() - started, complete=complete))
-            if use and self._recorder:
+            if use and self._recorder and (complete or left):  # one that failed reads nothing more
                 self._recorder.add(lambda: self._query(use, tally))
 
     def _windows(self, window_bytes: float) -> Iterator[list[tuple[BlockAddress, int]]]:
@@ -272,7 +275,7 @@ class Scanner:
             if use:
                 if use.bytes_a_row is None and rows_read:
                     use.bytes_a_row = _bytes_a_row(file, groups, leaves_under(schema, wanted))
-                use.add(BlockUse(path=address.path, rows_read=rows_read, rows_matched=table.num_rows))
+                use.add(address.path, rows_read, table.num_rows)
             if tally:
                 cpu_seconds = env.cpu() - cpu
                 tally.blocks.append(
@@ -295,19 +298,20 @@ class Scanner:
         names += [
             name for name in condition_columns(request.condition, schema) if names and name not in names
         ]
+        blocks, rows, matched = use.totals()
         return Query(
             time=self._env.now(),
             where=sql_of(request.where if request.is_sql else None, request.condition),
             columns=tuple(names),
-            blocks_read=use.blocks_read,
+            blocks_read=blocks,
             blocks_total=self.selection.blocks_total,
-            bytes_read=round(use.rows_read * (use.bytes_a_row or 0.0)),
-            rows_read=use.rows_read,
-            rows_matched=use.rows_matched,
+            bytes_read=round(rows * (use.bytes_a_row or 0.0)),
+            rows_read=rows,
+            rows_matched=matched,
             seconds=self._env.elapsed() - use.started,
             cpu_seconds=sum(block.cpu_seconds for block in tally.blocks) if tally else None,
             snapshot=str(self.snapshot.sequence),
-            blocks=tuple(use.blocks),
+            blocks=use.uses(),
         )
 
     def _report(self, tally: _Tally, seconds: float, *, complete: bool) -> ScanReport:
