@@ -21,6 +21,9 @@ from tblctl.tableformat.predicate.as_sql import column_text
 MOST_CHARACTERS = 100_000
 """Longer texts are not parsed."""
 
+_CACHED = 4_096
+"""So many conditions are remembered: parsing one takes a millisecond, and programs ask the same again and again."""
+
 PARSER_ERRORS = (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, KeyError)
 """What sqlglot raises on some texts: its own errors, and those of a parser that meets what it does not expect."""
 
@@ -45,6 +48,7 @@ class Conditions:
     schema: Schema
     left_out: Counter[str] = field(default_factory=Counter)
     _names: dict[str, str] = field(init=False, repr=False)
+    _known: dict[str, frozenset[str] | None] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self._names = {leaf.name.lower(): leaf.name for leaf in self.schema.leaves}
@@ -88,17 +92,23 @@ class Conditions:
             change(part)
         return self.of_expressions(parts)
 
-    def _resolved(self, text: str) -> set[str] | None:
+    def _resolved(self, text: str) -> frozenset[str] | None:
         """Return the columns of a condition; None if the table cannot test it."""
         from tblctl.tableformat.predicate.nodes import node_of, tests_of
         from tblctl.tableformat.predicate.sql.conditions import parse_where
 
-        try:
-            node = node_of(parse_where(text, self.schema), self.schema)
-        except InvalidPredicateError:
+        if text not in self._known:
+            if len(self._known) >= _CACHED:
+                self._known.clear()
+            try:
+                node = node_of(parse_where(text, self.schema), self.schema)
+                self._known[text] = frozenset(test.leaf.name for test in tests_of(node))
+            except InvalidPredicateError:
+                self._known[text] = None
+        found = self._known[text]
+        if found is None:
             self.left_out["a condition has a form or a literal that tblctl does not test"] += 1
-            return None
-        return {test.leaf.name for test in tests_of(node)}
+        return found
 
     def _text(self, part: exp.Expr) -> str | None:
         """Return a part in the table's own words; None if it has other columns, or none."""
