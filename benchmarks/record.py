@@ -68,8 +68,8 @@ def own_cost(report: Report, location: Path, tiny: bool) -> None:
     report.begin("the recorder's own calls, the writing of the log included")
     for name, request in CASES.items():
         table = tblctl.open(location, record="on")
-        runs = 1 if tiny else 20
-        scanned(table, request)
+        seconds = timed(partial(scanned, table, request), time.process_time)()
+        runs = 1 if tiny else max(5, min(300, round(_SECONDS / seconds)))  # a file has up to 1,000 scans
         table.close()
         with _timed_calls() as spent:
             started = time.process_time()
@@ -81,6 +81,9 @@ def own_cost(report: Report, location: Path, tiny: bool) -> None:
         report.figure(f"{name}, a scan", 1e6 * sum(spent) / runs, "us")
         report.figure(f"{name}, of the scan", share, "%", most=None if tiny else 1.0)
 
+
+_SECONDS = 5.0
+"""So long the scans of a case take together."""
 
 _CALLS = (
     (scan, "_bytes_a_row"),
