@@ -165,12 +165,12 @@ class _Writers:
                 writer = self._found[key] = make()
             return writer
 
-    def flush(self, url: str | None = None) -> None:
-        """Write what waits for the table at a location; None for all."""
+    def flush(self, url: str | None = None, seconds: float | None = None) -> None:
+        """Write what waits for the table at a location; None for all. It is waited `seconds` for each, or the limit."""
         with self._lock:
             found = [writer for key, writer in self._found.items() if url in (None, key[0])]
         for writer in found:
-            writer.flush()
+            writer.flush(seconds)
 
 
 _WRITERS = _Writers()
@@ -184,9 +184,9 @@ def writer_of(
     return _WRITERS.get(key, lambda: LogWriter(place, env, table_id, rewrite=rewrite))
 
 
-def flush(url: str) -> None:
-    """Write the queries that wait for the table at a location, and wait for that, but not for long."""
-    _WRITERS.flush(url)
+def flush(url: str, seconds: float | None = None) -> None:
+    """Write the queries that wait for the table at a location, and wait for that: `seconds`, or the limit."""
+    _WRITERS.flush(url, seconds)
 
 
 def _forget() -> None:

@@ -23,9 +23,23 @@ from tblctl.tableformat.native.record import recorder_of
 from tblctl.tableformat.workload.queries import MOST_BLOCKS, BlockUse
 from tblctl.tableformat.workload.reader import ReadLog, read_log
 from tblctl.tableformat.workload.recorder import Recorder, Tally
+from tblctl.tableformat.workload.writer import _WRITERS, flush
 
 ROWS = pa.table({"id": list(range(100)), "name": [f"name {item:02d}" for item in range(100)]})
 DAY = 86_400.0
+PATIENCE_SECONDS = 120.0
+
+
+def test_closing_a_handle_writes_what_waits(tmp_path: Path) -> None:
+    table = make(tmp_path, recluster__record="on")
+    table.scan("id = 1").to_arrow()
+    (waiting,) = (writer for key, writer in _WRITERS._found.items() if key[0] == table._native.storage.url)
+    asked: list[float | None] = []
+    waiting.flush = lambda seconds=None: asked.append(seconds) or True  # type: ignore[method-assign, func-returns-value]
+    table.close(wait=False)
+    assert asked == []
+    table.close()
+    assert asked == [None], "the limit of its own"
 
 
 def make(path: Path, **options: Any) -> tblctl.Table:
@@ -38,8 +52,8 @@ def make(path: Path, **options: Any) -> tblctl.Table:
 
 
 def read(table: tblctl.Table) -> ReadLog:
-    table.close()
     native = table._native
+    flush(native.storage.url, PATIENCE_SECONDS)
     return read_log(native.log_place(), native.head().table_id)
 
 
@@ -178,7 +192,7 @@ def _age(path: Path, seconds: float) -> None:
 def test_gc_removes_logs_that_are_a_month_old_and_no_younger_ones(tmp_path: Path) -> None:
     table = make(tmp_path, recluster__record="on")
     table.scan("id = 1").to_arrow()
-    table.close()
+    read(table)
     folder = tmp_path / "table" / "workload"
     (folder / "notes.txt").write_text("mine")
     (folder / ".tmp-1").write_text("a killed writer's")
@@ -210,7 +224,10 @@ def test_a_dropped_table_takes_its_log_along(tmp_path: Path) -> None:
 
 def test_a_process_that_ends_writes_what_waits(tmp_path: Path) -> None:
     table = make(tmp_path, recluster__record="on")
-    program = f"import tblctl; tblctl.open({str(tmp_path / 'table')!r}).scan('id = 7').to_arrow()"
+    program = (
+        f"import tblctl; from tblctl.tableformat.workload import writer as w; object.__setattr__(w.LIMITS, "
+        f"'exit_seconds', {PATIENCE_SECONDS}); tblctl.open({str(tmp_path / 'table')!r}).scan('id = 7').to_arrow()"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert [query.where for query in read(table).queries] == ["id = 7"]

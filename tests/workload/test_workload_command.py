@@ -18,6 +18,7 @@ from tblctl.maintain.request import Request
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.selector.policy import Decision
 from tblctl.tableformat.errors import StorageError
+from tblctl.tableformat.workload.writer import flush
 
 ROWS = pa.table({"id": list(range(40)), "name": [f"n{item % 7}" for item in range(40)]})
 
@@ -57,7 +58,7 @@ def run(*words: object) -> Result:
 def scan(table: tblctl.Table, *wheres: str) -> None:
     for where in wheres:
         table.scan(where).to_arrow()
-    table.close()
+    flush(table.location, 120.0)
 
 
 def test_a_table_without_a_log_says_how_to_get_one(table: tblctl.Table) -> None:
