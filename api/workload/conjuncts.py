@@ -60,7 +60,8 @@ class Conditions:
 
     def of_texts(self, parts: Iterable[str]) -> Kept:
         """Return the parts that can be used, joined; each is SQL that names columns as the table does."""
-        kept, columns = [], set()
+        kept: list[str] = []
+        columns: set[str] = set()
         for text in parts:
             found = self._resolved(text)
             if found is not None:
