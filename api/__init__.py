@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from tblctl.tables import create, drop, exists, open, read_schema
     from tblctl.warehouse import SurveyedTable, find_tables, survey
     from tblctl.watching import WatchedRound, watch
+    from tblctl.workload.importing import ImportedLog
+    from tblctl.workload.report import ColumnUse, HotRange, WorkloadReport
 
 __version__ = "0.1.0"
 
@@ -105,6 +107,10 @@ _HOMES = {  # module, or module:name if the name differs there
     "survey": "tblctl.warehouse",
     "WatchedRound": "tblctl.watching",
     "watch": "tblctl.watching",
+    "ImportedLog": "tblctl.workload.importing",
+    "ColumnUse": "tblctl.workload.report",
+    "HotRange": "tblctl.workload.report",
+    "WorkloadReport": "tblctl.workload.report",
     "Table": "tblctl.table",
     "create": "tblctl.tables",
     "drop": "tblctl.tables",
@@ -164,6 +170,10 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "MeasuredVersion",
     "SurveyedTable",
     "WatchedRound",
+    "WorkloadReport",
+    "ColumnUse",
+    "HotRange",
+    "ImportedLog",
     "Suggestion",
     "Candidate",
     "Estimate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -12,10 +13,10 @@ import pyarrow as pa
 
 from tblctl.as_of import AsOf, version_as_of
 from tblctl.conditions import resolved
+from tblctl.recorded import Recorded, seconds_of
 from tblctl.results import CheckReport, GcOutcome, Outcome, PendingPlan, ScheduledPlan, SnapshotInfo
 from tblctl.tableformat.errors import InvalidOptionError, TblctlError
 from tblctl.tableformat.keys.kinds import key_maker
-from tblctl.tableformat.model.options import parse_time
 from tblctl.tableformat.port import TablePort, Version
 from tblctl.tableformat.progress import Progress
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 
-class ClusteredTable:
+class ClusteredTable(Recorded):
     """A table of any format, behind the port.
 
     A handle that is `pinned` to a version only reads it. Other handles act on the newest version. Handles can be shared
@@ -210,17 +211,25 @@ class ClusteredTable:
 
         Args:
             predicates: typical conditions of queries: a text with one in each line, or each ended by `;`; or several
-                texts with one condition each. Columns rank by the blocks that these would read; for None by depth.
+                texts with one condition each. Columns rank by the blocks that these would read. None: conditions that
+                are drawn from the log of the table's queries, newer ones more often; without a log, columns rank by
+                depth.
 
         Raises:
             InvalidPredicateError: names line and column in the text.
             ConflictError: as for `info`.
         """
         from tblctl.advise.suggest import read_predicates, suggest
+        from tblctl.workload.typical import typical_conditions
 
         def read(version: Version) -> Suggestion:
-            conditions = [] if predicates is None else read_predicates(predicates, version.schema)
-            return suggest(version, conditions, self._port.entry(version, newest=version).cluster_by or ())
+            count = 0
+            if predicates is None:
+                conditions, count = typical_conditions(self._port, version)
+            else:
+                conditions = read_predicates(predicates, version.schema)
+            key = self._port.entry(version, newest=version).cluster_by or ()
+            return replace(suggest(version, conditions, key), queries=count)
 
         return self._read(read)
 
@@ -324,7 +333,9 @@ class ClusteredTable:
         from tblctl.maintain.request import Request, make_plan
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
-        return self._read(lambda version: make_plan(version, request, rates=rates_of(self._port, version)))
+        return self._read(
+            lambda version: make_plan(version, request, rates=rates_of(self._port, version), port=self._port)
+        )
 
     def recluster(
         self,
@@ -430,7 +441,12 @@ class ClusteredTable:
             self._plans(plans_at),
             lambda pending: self._read(
                 lambda version: make_plan(
-                    version, request, pending=pending, rates=rates_of(self._port, version), env=env
+                    version,
+                    request,
+                    pending=pending,
+                    rates=rates_of(self._port, version),
+                    env=env,
+                    port=self._port,
                 )
             ),
             lifetime_seconds=lifetime,
@@ -558,10 +574,3 @@ class ClusteredTable:
             rows=found.rows,
             problems=found.problems,
         )
-
-
-def seconds_of(given: float | str | datetime.timedelta, name: str) -> float:
-    """Return a duration in seconds; `name` is the argument's, for errors."""
-    if isinstance(given, datetime.timedelta):
-        return given.total_seconds()
-    return parse_time(given, name) if isinstance(given, str) else float(given)

@@ -61,6 +61,8 @@ class ParquetFolder(ClusteredTable):
     pending_plans: Any = _Refused()
     recluster_pending: Any = _Refused()
     cancel_plan: Any = _Refused()
+    workload: Any = _Refused()
+    import_workload: Any = _Refused()
 
     def __getattr__(self, name: str) -> Any:
         """Explain that an operation of `Table` is not there."""

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tblctl.as_of import AsOf, version_as_of
-from tblctl.clustered import ClusteredTable, seconds_of
+from tblctl.clustered import ClusteredTable
 from tblctl.conditions import resolved
+from tblctl.recorded import seconds_of
 from tblctl.results import GcOutcome
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import InvalidOptionError, TblctlError
@@ -85,6 +86,7 @@ class IcebergTable(ClusteredTable):
         """
         from tblctl.maintain.experience import rates_of
         from tblctl.maintain.request import Request, planned, selectable, warn_of_other_order
+        from tblctl.workload.log import workload_for
 
         request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
 
@@ -92,7 +94,8 @@ class IcebergTable(ClusteredTable):
             keyed = version if cluster_by is None else version.clustered_by(cluster_by)
             asked = request.on(keyed)
             chosen, view = selectable(keyed, asked)
-            found = planned(chosen, view, asked, rates=rates_of(self._port, version)).plan
+            workload = workload_for(asked.policy, self._port, chosen)
+            found = planned(chosen, view, asked, workload=workload, rates=rates_of(self._port, version)).plan
             warn_of_other_order(chosen, asked, found)
             _warn_if_refused(chosen)
             return found

@@ -52,12 +52,14 @@ class Table(ClusteredTable):
         *,
         pinned: Snapshot | None = None,
         on_scan: Callable[[ScanReport], None] | None = None,
+        record: str | None = None,
     ) -> None:
         version = None if pinned is None else NativeVersion(native.storage, pinned)
         super().__init__(NativePort(native), pinned=version)
         self._native = native
         self._pinned_snapshot = pinned
         self._on_scan = on_scan
+        self._record = record
 
     def _snapshot(self) -> Snapshot:
         return self._pinned_snapshot or self._native.head()
@@ -334,6 +336,7 @@ class Table(ClusteredTable):
             InvalidPredicateError, UnknownColumnError: at once, with the position in the text.
         """
         from tblctl.tableformat.native.read.scan import Scanner, ScanRequest
+        from tblctl.tableformat.native.record import recorder_of
 
         snapshot = self._snapshot()
         request = ScanRequest(
@@ -341,9 +344,19 @@ class Table(ClusteredTable):
             condition=resolved(where, snapshot.schema),
             columns=None if columns is None else tuple([columns] if isinstance(columns, str) else columns),
             limit=limit,
+            is_sql=where is None or isinstance(where, str),
         )
         native = self._native
-        return Scan(Scanner(native.storage, native.env, snapshot, request, self._on_scan))
+        recorder = recorder_of(native, snapshot, self._record)
+        return Scan(Scanner(native.storage, native.env, snapshot, request, self._on_scan, recorder=recorder))
+
+    def close(self, *, wait: bool = True) -> None:
+        """Do as `ClusteredTable.close`, and write the scans that are to be recorded (`recluster.record`)."""
+        super().close(wait=wait)
+        if wait:
+            from tblctl.tableformat.workload.writer import flush
+
+            flush(self._native.storage.url)
 
     def head(self, n: int = 10) -> pa.Table:
         """Return at most `n` rows, in no particular order."""

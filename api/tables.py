@@ -16,7 +16,7 @@ from tblctl.iceberg import is_iceberg, open_iceberg, refuse_for_native, refuse_i
 from tblctl.table import Table
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import TableNotFoundError
-from tblctl.tableformat.model.options import POLICY
+from tblctl.tableformat.model.options import POLICY, record_rate
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.storage import Storage
@@ -87,6 +87,7 @@ def open(
     branch: str | None = None,
     metadata_cache: str | os.PathLike[str] | None = None,
     refine: bool = False,
+    record: str | None = None,
 ) -> Table:
     """Open a table.
 
@@ -105,6 +106,8 @@ def open(
         metadata_cache: a folder of this machine to keep manifests of remote storage in, which never change (Iceberg),
             and what footers of plain Parquet files say. None: they are kept in memory.
         refine: also read the footers of data files whose Iceberg manifest has no bounds of a column, or inexact ones.
+        record: off, on, or sample:0.1: whether this handle's scans are recorded, instead of what the table's option
+            `recluster.record` says. Only for tables of tblctl's own format.
 
     Raises:
         TableNotFoundError: there is no table at the location, and no Parquet file.
@@ -112,6 +115,8 @@ def open(
             read.
         SnapshotNotFoundError: `as_of` names no readable snapshot.
     """
+    if record is not None:
+        record_rate(record)
     if is_iceberg(location):
         table: Any = open_iceberg(
             location,
@@ -132,7 +137,7 @@ def open(
     except TableNotFoundError:
         return _measured(location, storage_options, as_of, metadata_cache)
     pinned = None if as_of is None else version_as_of(port, as_of, newest).snapshot
-    return Table(native, pinned=pinned, on_scan=on_scan)
+    return Table(native, pinned=pinned, on_scan=on_scan, record=record)
 
 
 def _measured(

@@ -9,6 +9,7 @@ SUBJECTS = (
     "append",
     "before",
     "scan",
+    "record",
     "metadata",
     "startup",
     "metrics",

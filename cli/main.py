@@ -26,6 +26,7 @@ from tblctl.cli.commands import (
     recluster,
     sql,
     suggest,
+    workload,
 )
 from tblctl.cli.failures import FAILED
 from tblctl.cli.load_arrow import load_arrow
@@ -44,6 +45,7 @@ COMMANDS = (
     measure.info,
     depth.depth,
     suggest.suggest,
+    workload.workload,
     plan.plan,
     estimate.estimate,
     recluster.recluster,

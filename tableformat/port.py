@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
     from tblctl.tableformat.storage import Storage
+    from tblctl.tableformat.workload.place import LogPlace
 
 
 class BlocksReplacedError(ConflictError):
@@ -507,6 +508,13 @@ class TablePort(Protocol[VersionT]):
 
         Raises:
             InvalidOptionError: neither says where.
+        """
+
+    def log_place(self) -> LogPlace:
+        """Return where the table's queries are recorded.
+
+        Raises:
+            InvalidOptionError: nothing is recorded of such tables.
         """
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:

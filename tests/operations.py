@@ -214,4 +214,6 @@ TRIED_ELSEWHERE = {
     "count": "reads as `scan` does",
     "export": "reads as `scan` does, and writes elsewhere: native/test_export.py",
     "close": "waits for work of its process: api/test_background.py",
+    "import_workload": "writes one object, which nothing names: workload/test_import.py",
+    "workload": "lists and reads logs that nothing names: workload/test_recording.py",
 }

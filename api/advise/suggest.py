@@ -111,6 +111,7 @@ class Suggestion:
             bounds. Without conditions by depth first.
         rejected: (column, reason) of columns that cannot be keys.
         estimate_step: how many blocks of the table one block of an estimate stands for; 1 up to a thousand blocks.
+        queries: of the table's log, which the conditions were drawn from; 0 for conditions that the caller gave.
     """
 
     snapshot: int | str
@@ -120,6 +121,7 @@ class Suggestion:
     candidates: tuple[Candidate, ...]
     rejected: tuple[tuple[str, str], ...]
     estimate_step: float
+    queries: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the suggestion as JSON values."""
@@ -131,6 +133,7 @@ class Suggestion:
             "candidates": [item.to_dict() for item in self.candidates],
             "rejected": [{"column": column, "reason": reason} for column, reason in self.rejected],
             "estimate_step": self.estimate_step,
+            "queries": self.queries,
         }
 
 

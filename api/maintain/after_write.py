@@ -147,7 +147,7 @@ def _planned(port: TablePort[Any], pending: Any) -> Any:
     return on_newest(
         port,
         lambda version: make_plan(
-            version, request, pending=pending, rates=rates_of(port, version), env=port.env
+            version, request, pending=pending, rates=rates_of(port, version), env=port.env, port=port
         ),
     )
 

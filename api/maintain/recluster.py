@@ -43,6 +43,7 @@ from tblctl.selector.pricing.rates import Rates
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
+from tblctl.workload.log import wants_workload, workload_for
 
 __all__ = [
     "Committed",
@@ -74,7 +75,8 @@ class ReclusterJob:
         plan: made before; it is all that is carried out. None: plan each round.
         endless: with nothing to do, be `Idle` instead of `Done`. No advice is planned then.
         waits: how long to wait.
-        workload: returns what was asked of the table lately, for the policy; None where that is not known.
+        workload: returns what was asked of the table lately, for the policy; None: a policy that wants it gets the
+            table's log of queries.
         rates: what reading and rewriting take (`experience.rates_of`); None for what the newest version's own metadata
             tells of the last reclusters.
         expected_engine: the name of the engine that will merge; None for the one that merged last.
@@ -216,7 +218,7 @@ class Idle:
     """There is nothing to do now: step again at `until_seconds` of the environment's `elapsed`, or on a new version.
 
     A step that finds the same `version` again plans nothing, so it costs no more than to ask which one is newest. It
-    plans all the same if the job has a `workload`, or groups failed. A policy that waits for a point in time is not
+    plans all the same if there is a `workload`, or groups failed. A policy that waits for a point in time is not
     asked again before the version changes.
     """
 
@@ -286,7 +288,8 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         require_own_plan(job.plan, version)
         require_given(job.port, version, job.plan)
     if job.endless and state.nothing:  # it was idle
-        if version.id == state.version and not state.failed and not job.workload:
+        has_workload = job.workload is not None or wants_workload(job.request.policy)
+        if version.id == state.version and not state.failed and not has_workload:
             return _idle(job, state, version.id)
         state = replace(state, failed=frozenset())
     else:
@@ -351,7 +354,7 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         view,
         request,
         state.failed,
-        workload=job.workload(version) if job.workload else None,
+        workload=job.workload(version) if job.workload else workload_for(request.policy, job.port, version),
         state=state.policy,
         rates=job.rates or rates_at_hand(job.port, version, job.expected_engine),
         env=job.port.env,

@@ -34,8 +34,9 @@ from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
 from tblctl.tableformat.model.options import POLICY
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import statistic_type
-from tblctl.tableformat.port import Version, VersionT
+from tblctl.tableformat.port import TablePort, Version, VersionT
 from tblctl.tableformat.progress import Progress
+from tblctl.workload.log import workload_for
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -172,6 +173,7 @@ def make_plan(
     pending: Collection[str] = (),
     rates: Rates = None,
     env: Environment = SYSTEM,
+    port: TablePort[Any] | None = None,
 ) -> Plan:
     """Return the plan of the policy for a version.
 
@@ -181,6 +183,7 @@ def make_plan(
         pending: paths of blocks in groups of plans that are kept for later: they may not be selected.
         rates: as in `planned`.
         env: the policy's clock and source of randomness.
+        port: the table, whose log of queries a policy gets that wants it; None for no log.
 
     Raises:
         InvalidKeyError: the table has no cluster key.
@@ -188,7 +191,8 @@ def make_plan(
     """
     request = request.on(version)
     version, view = selectable(version, request)
-    found = planned(version, view, request, pending=pending, rates=rates, env=env).plan
+    workload = workload_for(request.policy, port, version)
+    found = planned(version, view, request, pending=pending, workload=workload, rates=rates, env=env).plan
     warn_of_other_order(version, request, found)
     return found
 

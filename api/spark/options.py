@@ -9,11 +9,11 @@ from typing import Any
 
 from tblctl.storage_text import read_storage_options
 from tblctl.tableformat.errors import InvalidOptionError, TblctlError
-from tblctl.tableformat.model.options import parse_size
+from tblctl.tableformat.model.options import parse_size, record_rate
 from tblctl.tableformat.storage.location import is_secret_option
 
 _STORAGE = "storage."
-_OWN = ("path", "as_of", "columns", "where", "memory_bytes")
+_OWN = ("path", "as_of", "columns", "where", "memory_bytes", "record")
 _SPARKS = frozenset({"checkpointlocation", "queryname", "location", "owner", "provider"})
 """Options that Spark adds, in lower case."""
 
@@ -38,6 +38,7 @@ class SourceOptions:
         where: a SQL condition on the rows to read; None for all rows.
         memory_bytes: memory budget of one writing task; None for the table's option.
         storage: fsspec options beside the registered ones; no secrets.
+        record: off, on or sample:0.1, instead of the table's option `recluster.record`; None for that.
     """
 
     location: str
@@ -46,6 +47,7 @@ class SourceOptions:
     where: str | None
     memory_bytes: int | None
     storage: Mapping[str, Any]
+    record: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -83,6 +85,8 @@ class SourceOptions:
         try:
             storage = read_storage_options(given)
             memory_bytes = parse_size(options["memory_bytes"]) if "memory_bytes" in options else None
+            if "record" in options:
+                record_rate(options["record"])
         except TblctlError as error:
             problems.append(str(error))
         problems += [
@@ -102,6 +106,7 @@ class SourceOptions:
             where=options.get("where"),
             memory_bytes=memory_bytes,
             storage=storage,
+            record=options.get("record"),
         )
 
 

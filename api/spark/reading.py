@@ -17,13 +17,18 @@ from tblctl.tableformat.errors import InvalidOptionError, SchemaMismatchError, U
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.native.read.input_splits import SplitReader, cut_into_splits
-from tblctl.tableformat.native.read.scan import select_blocks
+from tblctl.tableformat.native.read.scan import Selection, condition_columns, select_blocks, sql_of
 from tblctl.tableformat.predicate.nodes import AllOf, Node
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.location import shown_url
+from tblctl.tableformat.workload.queries import Query
+from tblctl.tableformat.workload.recorder import Recorder
 
 _SPLIT_BYTES = 512 << 20
 """Limit of a partition's decoded bytes; one block may exceed it. About as much as 128 MiB of a Parquet file hold."""
+
+_MOST_WAIT_SECONDS = 2.0
+"""So long a plan waits for the record of its query to be written, if the storage is slow."""
 
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 16 << 20
@@ -38,6 +43,7 @@ class TableReader(DataSourceReader):
         names: names of the columns to read.
         condition: rows for which it does not hold may be left out; None for all rows.
         parallelism: how many tasks run at once.
+        recorder: records each query, as it is planned; None if nothing does.
     """
 
     def __init__(
@@ -48,7 +54,9 @@ class TableReader(DataSourceReader):
         condition: Node | None = None,
         *,
         parallelism: int,
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder = recorder
         self._snapshot = snapshot
         self._parallelism = parallelism
         self._reader = SplitReader(
@@ -64,8 +72,30 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         selection = select_blocks(self._reader.storage, self._snapshot, self._reader.condition)
+        if self._recorder is not None:
+            self._record(self._recorder, selection)
         splits = cut_into_splits(selection, least=self._parallelism, most_bytes=_SPLIT_BYTES)
         return [InputPartition(split) for split in splits]
+
+    def _record(self, recorder: Recorder, selection: Selection) -> None:
+        """Record the query, of which only what planning knows. The process may end at once, so the file is awaited."""
+        if recorder.tally() is None:
+            return
+        reader, schema = self._reader, self._snapshot.schema
+        tested = condition_columns(reader.condition, schema)
+        recorder.add(
+            lambda: Query(
+                time=recorder.env.now(),
+                where=sql_of(None, reader.condition),
+                columns=tuple(dict.fromkeys((*reader.columns, *tested))),
+                blocks_read=len(selection.rows),
+                blocks_total=selection.blocks_total,
+                rows_read=int(selection.metadata.row_count[selection.rows].sum()),
+                snapshot=str(self._snapshot.sequence),
+                source="spark",
+            )
+        )
+        recorder.flush(_MOST_WAIT_SECONDS)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Spark passes None if there is no partition, for an empty result."""

@@ -26,6 +26,7 @@ from tblctl.tableformat.errors import EngineError, InvalidOptionError
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Snapshot
 from tblctl.tableformat.native.port import NativePort
+from tblctl.tableformat.native.record import recorder_of
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.native.write.staged_write import StagedWriter
 from tblctl.tableformat.predicate.nodes import Node, node_of
@@ -60,6 +61,7 @@ class TableSource(DataSource):
             schema.names,
             condition_in(options.where, snapshot.schema),
             parallelism=self.parallelism,
+            recorder=recorder_of(self._table(options), snapshot, options.record),
         )
 
     def streamReader(self, schema: StructType) -> NoStreamReader:  # noqa: N802 (Spark's name)
@@ -74,9 +76,9 @@ class TableSource(DataSource):
 
     def _staged_writer(self, schema: StructType) -> StagedWriter:
         options = self._options()
-        if any(item is not None for item in (options.as_of, options.columns, options.where)):
+        if any(item is not None for item in (options.as_of, options.columns, options.where, options.record)):
             raise InvalidOptionError(
-                "options as_of, columns and where say what is read: leave them out to write"
+                "options as_of, columns, where and record are about what is read: leave them out to write"
             )
         table = self._table(options)
         return staged_writer(table, to_arrow_schema(schema), options.memory_bytes)

@@ -37,6 +37,7 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     named_by (predicates on its columns), range_share (of a block, of the column's whole range),
     average_blocks_read (null without predicates), why, caveats}],
     best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for);
+    queries (of the log that the predicates were drawn from; 0 for given ones);
     of plain Parquet files also gain and next, of the best candidate, as for `tblctl info`""",
 )
 @params.LOCATION
@@ -57,9 +58,10 @@ def suggest(
 ) -> None:
     """Rank columns that the table could be clustered by.
 
-    Only the statistics of blocks are read. Without --predicates, columns rank by how deep the blocks lie by them now:
-    the table is nearly clustered by a column of low depth. With --predicates, columns rank by the blocks that these
-    conditions would read if the table were sorted by the column. The estimate spreads rows evenly over the range of
+    Only the statistics of blocks are read. With --predicates, columns rank by the blocks that these conditions would
+    read if the table were sorted by the column. Without, conditions are drawn from the log of the table's queries
+    (`tblctl workload`), newer ones more often. Without a log, columns rank by how deep the blocks lie by them now: the
+    table is nearly clustered by a column of low depth. The estimate spreads rows evenly over the range of
     their block, so it does not know how values are distributed within blocks. For conditions on other columns it is an
     upper bound, marked `<=`: they read less if these columns follow the key within blocks.
 
@@ -172,5 +174,8 @@ def put_predicates(found: tblctl.Suggestion) -> None:
     ]
     page.put()
     page.put_table(("reads now", "by rank 1", "condition"), rows, right=(0, 1))
+    if found.queries:
+        drawn = "(drawn from 1 query" if found.queries == 1 else f"(drawn from {found.queries:,} queries"
+        page.put((f"{drawn} of the table's log, newer ones more often)", page.RULE))
     if found.estimate_step > 1:
         page.put((f"(estimates go in steps of {found.estimate_step:,.0f} blocks)", page.RULE))

@@ -25,6 +25,7 @@ from tblctl.tableformat.port import BlockIO, Checked, Garbage, Replacement, Vers
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.file_cache import FileCache
+from tblctl.tableformat.workload.place import LogPlace
 
 FILES = "files"
 """The operation of a folder's one version: nobody recorded what wrote its files."""
@@ -184,6 +185,10 @@ class FolderPort:
     def plan_storage(self, place: str | None) -> Storage:
         """Refuse: there are no plans."""
         del place
+        self._refuse()
+
+    def log_place(self) -> LogPlace:
+        """Refuse: nothing is recorded of plain files."""
         self._refuse()
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:

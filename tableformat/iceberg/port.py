@@ -27,6 +27,7 @@ from tblctl.tableformat.model.snapshot import RECLUSTER, Summary
 from tblctl.tableformat.port import Checked, Garbage, Replacement, SortConflictError, VersionEntry
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage.file_cache import FileCache
+from tblctl.tableformat.workload.place import LogPlace
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -42,6 +43,9 @@ MAIN = "main"
 
 PLANS = "tblctl.plans"
 """The table's property that says where pending plans are kept."""
+
+LOG_PATH, LOG_FOLDER = "tblctl.workload.path", "tblctl-workload"
+"""The table's property that says where queries are recorded, and the folder below its location without that."""
 
 _ID_DIGITS = 19  # a snapshot's id has 63 bits
 
@@ -220,6 +224,22 @@ class IcebergPort:
             msg = f"pending plans are to be kept at {given!r:.140}: expected a URL, or a path that begins with /"
             raise InvalidOptionError(msg)
         return self._storages(version).folder(given)
+
+    def log_place(self) -> LogPlace:
+        """Return where the table's queries are recorded: below its location, or where `tblctl.workload.path` says.
+
+        Below the location other engines may take the files for orphans, and delete them.
+
+        Raises:
+            InvalidOptionError: the property is a relative path.
+        """
+        version = self.newest()
+        given = version.metadata.properties.get(LOG_PATH)
+        if given and "://" not in given and not given.startswith("/"):
+            msg = f"{LOG_PATH} is {given!r:.140}: expected a URL, or a path that begins with /"
+            raise InvalidOptionError(msg)
+        place = given or f"{version.metadata.location.rstrip('/')}/{LOG_FOLDER}"
+        return LogPlace(storage=self._storages(version).folder(place))
 
     def block_io(self, version: IcebergVersion) -> IcebergBlockIO:
         """Return the `BlockIO` of merge tasks for this version.

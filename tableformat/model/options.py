@@ -44,6 +44,10 @@ _MAX_EVERY = 1_000_000
 OFF, INLINE, ASYNC, SCHEDULE = "off", "inline", "async", "schedule"
 """The values of `recluster.mode`."""
 
+ON, SAMPLE = "on", "sample:"
+FULL, ROUNDED = "full", "rounded"
+"""The values of `recluster.record_literals`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
@@ -63,6 +67,8 @@ class TableOptions:
     recluster_mode: str = field(default=OFF, metadata={"name": "recluster.mode"})
     recluster_every: int = field(default=1, metadata={"name": "recluster.every"})
     recluster_policy: str | None = field(default=None, metadata={"name": "recluster.policy"})
+    recluster_record: str = field(default=OFF, metadata={"name": "recluster.record"})
+    recluster_record_literals: str = field(default=FULL, metadata={"name": "recluster.record_literals"})
 
     def __post_init__(self) -> None:
         problems = _problems(self.to_json())
@@ -126,6 +132,7 @@ fast takes 0.84 times as long to encode and has 1.17 times the bytes, small 2.4 
 
 AUTO = "recluster.auto"
 POLICY = "recluster.policy"
+RECORD, RECORD_LITERALS = "recluster.record", "recluster.record_literals"
 """A synonym: true is the mode inline, false is off."""
 
 OPTION_DOCS: dict[str, str] = {
@@ -149,6 +156,14 @@ OPTION_DOCS: dict[str, str] = {
         "it follows every so many such commits since the last recluster, whoever makes them (1)"
     ),
     POLICY: ("the policy of plans and reclusters that name none, such as runs; none = levels (none)"),
+    RECORD: (
+        "whether scans are recorded beside the table, for `tblctl workload` and policies that follow queries: off, on, "
+        "or sample:0.1 for a tenth of them; see docs/workload.md (off)"
+    ),
+    RECORD_LITERALS: (
+        "what is recorded of the values in conditions: full, or rounded: two digits of numbers, two characters of "
+        "text, the hour of timestamps (full)"
+    ),
     AUTO: "true is recluster.mode=inline, false is recluster.mode=off (false)",
     PROFILE: (
         "sets codec and level at once: fast for tables rewritten often, small for tables kept for long; codec and "
@@ -216,7 +231,7 @@ def _parse(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = value.strip()
-    if name in ("compression", "sort_scope", "recluster.mode"):
+    if name in ("compression", "sort_scope", "recluster.mode", RECORD, RECORD_LITERALS):
         return text.lower()
     if name == POLICY:
         return None if text.lower() in ("none", "default", "") else text
@@ -321,6 +336,27 @@ def _policy_name(value: Any, name: str) -> str | None:
     return None
 
 
+def record_rate(text: str) -> float:
+    """Return the share of scans that a value of `recluster.record` has recorded, from 0 to 1.
+
+    Raises:
+        InvalidOptionError: it is no such value.
+    """
+    problem = _record(text, "record")
+    if problem is not None:
+        raise InvalidOptionError(problem)
+    return {OFF: 0.0, ON: 1.0}[text] if text in (OFF, ON) else float(text.removeprefix(SAMPLE))
+
+
+def _record(value: Any, name: str) -> str | None:
+    if isinstance(value, str):
+        share = value.removeprefix(SAMPLE)
+        is_share = value.startswith(SAMPLE) and re.fullmatch(r"0?\.[0-9]{1,9}|1(?:\.0{1,9})?", share)
+        if value in (OFF, ON) or (is_share and float(share) > 0):
+            return None
+    return f"{name}: expected off, on or sample: and a share such as sample:0.1, got {value!r:.60}"
+
+
 _CHECKS: dict[str, _Check] = {
     "block_rows": _whole(1, _MAX_ROWS),
     "block_bytes": _whole(1, _MAX_BYTES),
@@ -332,5 +368,7 @@ _CHECKS: dict[str, _Check] = {
     "recluster.mode": _one_of(OFF, INLINE, ASYNC, SCHEDULE),
     "recluster.every": _whole(1, _MAX_EVERY),
     POLICY: _policy_name,
+    RECORD: _record,
+    RECORD_LITERALS: _one_of(FULL, ROUNDED),
 }
 assert {PROFILE, AUTO, *_CHECKS} == set(OPTION_DOCS) == {PROFILE, AUTO, *_FIELDS}

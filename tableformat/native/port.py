@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from tblctl.tableformat.native.block_io import NativeBlockIO
     from tblctl.tableformat.native.read.metadata import BlockMetadata
+    from tblctl.tableformat.workload.place import LogPlace
 
 _FIGURES = ("level", "row_count", "size_bytes", "decoded_bytes")
 """Columns of segments that `Listing` has as numbers. No row of a block is deleted, so it stores `row_count` rows."""
@@ -371,6 +372,10 @@ class NativePort:
             msg = f"{self.location} keeps pending plans with the table: leave out plans_at"
             raise InvalidOptionError(msg)
         return self._table.storage
+
+    def log_place(self) -> LogPlace:
+        """Return where the table's queries are recorded: with the table."""
+        return self._table.log_place()
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
         """Expire versions, and delete objects that nothing names any more."""

@@ -39,6 +39,7 @@ from tblctl.tableformat.native.log.names import is_leftover
 from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM, least_writer
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.workload.place import FOLDER, LogPlace
 
 if TYPE_CHECKING:
     from tblctl.tableformat.native.read.layouts import Layout
@@ -70,6 +71,10 @@ class NativeTable:
         """Return the newest snapshot. One round trip if it is the one returned last."""
         self._known = load_head(self.storage, self._known)
         return self._known
+
+    def log_place(self) -> LogPlace:
+        """Return where the table's queries are recorded."""
+        return LogPlace(storage=self.storage, folder=FOLDER, has_table=self.exists)
 
     def create(
         self,

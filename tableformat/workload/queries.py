@@ -6,6 +6,21 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlockUse:
+    """One block that a query read.
+
+    Attributes:
+        path: the block's name.
+        rows_read: rows of its row groups that were decoded.
+        rows_matched: rows that satisfied the condition.
+    """
+
+    path: str
+    rows_read: int
+    rows_matched: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Query:
     """A query as it was seen, whoever ran it.
 
@@ -16,11 +31,15 @@ class Query:
         weight: queries that it stands for: 10 for one that a sample of a tenth kept.
         blocks_read: blocks that it read; None if unknown, as each figure below.
         blocks_total: blocks of the snapshot that it read.
-        bytes_read: bytes of the chunks that it read.
+        bytes_read: compressed bytes of the chunks that it read, about.
         rows_read: rows of the blocks that it read.
         rows_matched: rows that satisfied the condition.
+        seconds: how long it took, its reader's own time included.
+        cpu_seconds: processor seconds of reading and filtering.
         snapshot: the public id of the snapshot that it read; empty if unknown.
         source: who saw it: `scan` of tblctl, or the kind of log that it was imported from.
+        blocks: what it used of the blocks that it read, at most the first `MOST_BLOCKS`; empty if unknown.
+        tested: (column, operator) of tests whose values are unknown, so that they are not in `where`.
     """
 
     time: float
@@ -32,8 +51,16 @@ class Query:
     bytes_read: int | None = None
     rows_read: int | None = None
     rows_matched: int | None = None
+    seconds: float | None = None
+    cpu_seconds: float | None = None
     snapshot: str = ""
     source: str = "scan"
+    blocks: tuple[BlockUse, ...] = ()
+    tested: tuple[tuple[str, str], ...] = ()
+
+
+MOST_BLOCKS = 1_000
+"""So many blocks of a query are kept one by one: 70 bytes each in a log."""
 
 
 @dataclass(frozen=True, kw_only=True)

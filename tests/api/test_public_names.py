@@ -20,14 +20,14 @@ from tblctl.maintain import recluster as loop
 
 NAMES = {
     "tblctl": """
-        Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
-        DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome IcebergTable
-        ImportOutcome MeasuredVersion
+        Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo ColumnUse
+        DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome HotRange
+        IcebergTable ImportedLog ImportOutcome MeasuredVersion
         OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress RangeShare Scan ScanExplanation
         ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
-        TableOptions WatchedRound WriteOutcome create drop errors execute exists find_tables from_iceberg
-        import_parquet open parse_duration parse_schema parse_size parse_statement read_schema spark spark_session
-        survey type_from_text type_to_text watch
+        TableOptions WatchedRound WorkloadReport WriteOutcome create drop errors execute exists find_tables
+        from_iceberg import_parquet open parse_duration parse_schema parse_size parse_statement read_schema spark
+        spark_session survey type_from_text type_to_text watch
     """,
     "tblctl.errors": """
         AccessDeniedError ClockError CommitOutcomeUnknownError ConflictError CorruptTableError EngineError
@@ -106,8 +106,15 @@ NAMES = {
     "MeasuredVersion": "info snapshot",
     "SurveyedTable": "blocks bytes error info location rows",
     "Suggestion": """
-        candidates cluster_by estimate_step predicates rejected snapshot total_block_count
+        candidates cluster_by estimate_step predicates queries rejected snapshot total_block_count
     """,
+    "WorkloadReport": """
+        blocks_needed blocks_read blocks_total columns damaged_lines drift dropped files first_time last_time
+        other_files query_count rows_matched_share snapshot sources unreadable weight without_condition workload
+    """,
+    "ColumnUse": "column equal hot listed other prefix range share share_after share_before",
+    "HotRange": "high low share",
+    "ImportedLog": "kind left_out path queries stand_for unused was_known",
     "Candidate": """
         average_blocks_read average_depth average_overlaps blocks_read caveats distinct_bounds inexact_block_count
         named_by null_share range_share terms unknown_block_count why
@@ -144,11 +151,11 @@ NAMES = {
     "CheckReport": "blocks deep ok problems rows segments snapshots",
     "TableOptions": """
         block_bytes block_rows compression compression_level memory_bytes recluster_every recluster_mode
-        recluster_policy row_group_rows sort_scope
+        recluster_policy recluster_record recluster_record_literals row_group_rows sort_scope
     """,
     "$ tblctl": """
         --debug --version alter append check completion config create delete depth drop estimate export files gc
-        history import info overwrite plan recluster rollback scan sql suggest tag update version
+        history import info overwrite plan recluster rollback scan sql suggest tag update version workload
     """,
     "$ tblctl version": "--debug --json",
     "$ tblctl completion": "--debug SHELL",
@@ -178,6 +185,10 @@ NAMES = {
     """,
     "$ tblctl suggest": """
         --branch --catalog-option --debug --json --predicates --rejected --storage-option LOC --metadata-cache --refine
+    """,
+    "$ tblctl workload": """
+        --branch --catalog-option --debug --dialect --json --kind --limit --metadata-cache --refine --since
+        --storage-option --table --text-column --time-column LOC [import|FILE]...
     """,
     "$ tblctl recluster": """
         --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
@@ -238,7 +249,7 @@ SIGNATURES = {
         "from_iceberg(table, *, branch='main')",
         (
             "open(location, *, as_of=None, storage_options=None, on_scan=None, catalog_options=None, "
-            "branch=None, metadata_cache=None, refine=False)"
+            "branch=None, metadata_cache=None, refine=False, record=None)"
         ),
         "parse_duration(text)",
         "parse_schema(text)",
@@ -291,6 +302,11 @@ SIGNATURES = {
         "estimate(*, days=30, target_depth=4.0, policy=None, price_per_gib=None, price_per_hour=None)",
         "gc(older_than='24h', *, expire_older_than=None, keep=None, dry_run=False)",
         "history(limit=None)",
+        (
+            "import_workload(paths, *, kind=None, table=None, text_column=None, time_column=None, dialect=None, "
+            "limit=10000)"
+        ),
+        "workload(*, since=None, limit=10000)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "pending_plans(*, plans_at=None)",
         "picture(path=None, *, columns=None, where=None, compare=None)",
@@ -324,6 +340,10 @@ SIGNATURES = {
         "gc(keep=10, older_than='24h', *, dry_run=False)",
         "head(n=10)",
         "history(limit=None)",
+        (
+            "import_workload(paths, *, kind=None, table=None, text_column=None, time_column=None, dialect=None, "
+            "limit=10000)"
+        ),
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "overwrite(data, where=None, *, hive=None, memory_bytes=None, progress=None)",
         "export(directory, *, where=None, columns=None, overwrite=False, progress=None)",
@@ -352,6 +372,7 @@ SIGNATURES = {
         "to_spark(session)",
         "update(set, where=None, *, progress=None)",
         "widen_column(path, type)",
+        "workload(*, since=None, limit=10000)",
     ],
     "Scan": [
         "explain()",
@@ -435,6 +456,9 @@ SIGNATURES = {
         "to_json()",
     ],
     "WatchedRound": ["to_dict()"],
+    "WorkloadReport": ["to_dict()"],
+    "ColumnUse": ["to_dict()"],
+    "ImportedLog": ["to_dict()"],
     "ScheduledPlan": ["to_dict()"],
     "PendingPlan": ["to_dict()"],
     "Outcome": [
@@ -450,7 +474,8 @@ SIGNATURES = {
         (
             "TableOptions(*, block_rows=1000000, block_bytes=134217728, row_group_rows=32768, "
             "compression='zstd', compression_level=1, sort_scope='append', memory_bytes=1073741824, "
-            "recluster_mode='off', recluster_every=1, recluster_policy=None)"
+            "recluster_mode='off', recluster_every=1, recluster_policy=None, recluster_record='off', "
+            "recluster_record_literals='full')"
         ),
         "from_mapping(values)",
         "to_json()",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hostile import iceberg_subjects as iceberg
+from hostile import log_subjects as logs
 from hostile import native_subjects as native
 from hostile import text_subjects as text
 from hostile.mutations import AVRO, BYTES, JSON, PARQUET, TEXT, THRIFT, Change
@@ -143,6 +144,19 @@ PARSERS: dict[str, Parser] = dict(
         _parser("as-of", text.times, text.parse_as_of, (InputError,), TEXT),
         _parser("command-words", text.words, text.parse_words, (text.ClickException,), TEXT),
         _parser("master", text.masters, text.parse_master, (InputError,), TEXT),
+        # Logs of queries.
+        _parser("query-log-line", logs.lines, logs.parse_line, NONE, JSON),
+        _parser("spark-log", logs.engine_logs("spark"), logs.parse_engine_log("spark"), NONE, JSON),
+        _parser("duckdb-profile", logs.engine_logs("duckdb"), logs.parse_engine_log("duckdb"), NONE, JSON),
+        _parser("query-text", logs.texts, logs.parse_text, NONE, TEXT),
+        _parser(
+            "query-log-parquet",
+            logs.parquet_logs,
+            logs.parse_parquet_log,
+            (InvalidDataError,),
+            PARQUET,
+            logs.FILE,
+        ),
     ]
 )
 

@@ -69,6 +69,8 @@ READS = re.compile(
 )
 COVERED = {
     "api/storage_text.py": "storage-options",
+    "api/workload/files.py": "query-log-parquet",
+    "api/workload/importing.py": "spark-log",
     "cli/commands/change.py": "input-arrow",
     "cli/commands/recluster.py": "plan",
     "tableformat/iceberg/avro/container.py": "avro",
@@ -88,6 +90,7 @@ COVERED = {
     "tableformat/parquet/footer.py": "footer",
     "tableformat/parquet/input_files.py": "input-parquet",
     "tableformat/pending.py": "pending-plan",
+    "tableformat/workload/lines.py": "query-log-line",
     "tableformat/parquet/opened.py": "block",
     "tableformat/parquet/sealed.py": "block",
     # What these read was written by this process, or by a Spark worker for it.

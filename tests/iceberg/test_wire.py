@@ -59,9 +59,12 @@ TRIED_ELSEWHERE = {
     "pending_plans",
     "recluster_pending",
     "cancel_plan",
+    "import_workload",
+    "workload",
     "close",
 }
-"""The last one waits for work of this process alone. The first two read as `info` and `history` do. Plans lie in a
+"""The last one waits for work of this process alone. Logs of queries are one object each, which nothing
+names. The first two read as `info` and `history` do. Plans lie in a
 storage of their own, as those of native tables do."""
 
 

@@ -41,6 +41,8 @@ from tblctl.tableformat.port import (
     VersionEntry,
 )
 from tblctl.tableformat.progress import Progress
+from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.workload.place import LogPlace
 
 from .memory_statistics import MemoryStatistics
 
@@ -386,6 +388,9 @@ class MemoryPort:
     ) -> Iterator[VersionEntry]:
         found = self.known_history(start or self.newest())
         return found if limit is None else itertools.islice(found, limit)
+
+    def log_place(self) -> LogPlace:
+        return LogPlace(storage=Storage(f"memory://{self._version.table_id}"))
 
     def collect_garbage(self, *, keep: int, older_than_seconds: float, dry_run: bool) -> Garbage:
         """Delete the blocks that no version names; all versions stay."""

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tblctl.tableformat.errors import InvalidOptionError
-from tblctl.tableformat.model.options import OPTION_DOCS, TableOptions, parse_duration, parse_size
+from tblctl.tableformat.model.options import (
+    OPTION_DOCS,
+    TableOptions,
+    parse_duration,
+    parse_size,
+    record_rate,
+)
 
 
 def test_defaults_are_those_of_the_format():
@@ -22,6 +28,8 @@ def test_defaults_are_those_of_the_format():
         "recluster.mode": "off",
         "recluster.every": 1,
         "recluster.policy": None,
+        "recluster.record": "off",
+        "recluster.record_literals": "full",
     }
 
 
@@ -154,6 +162,25 @@ def test_every_codec_is_one_that_pyarrow_writes(tmp_path):
             compression=options.compression,
             compression_level=options.compression_level,
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"), [("off", 0.0), ("ON", 1.0), ("sample:0.1", 0.1), ("sample:1", 1.0)]
+)
+def test_record_is_a_share_of_the_scans(text, rate):
+    options = TableOptions.from_mapping({"recluster.record": text, "recluster.record_literals": "rounded"})
+    assert record_rate(options.recluster_record) == rate
+    assert options.recluster_record_literals == "rounded"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yes", "sample", "sample:", "sample:0", "sample:0.0", "sample:1.5", "sample:-1", "0.1"]
+)
+def test_record_refuses_what_is_no_share(text):
+    with pytest.raises(
+        InvalidOptionError, match=r"recluster\.record: expected off, on or sample: and a share"
+    ):
+        TableOptions.from_mapping({"recluster.record": text})
 
 
 def test_every_option_is_documented_with_its_default():

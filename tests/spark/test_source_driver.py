@@ -23,6 +23,7 @@ from tblctl.spark.probe import Probe
 from tblctl.spark.source import TableSource, source_class
 from tblctl.spark.writing import StreamWriter, WriteMessage
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.workload.reader import read_log
 
 FRAME = from_arrow_schema(SCHEMA, prefer_timestamp_ntz=True)
 
@@ -65,6 +66,32 @@ def test_tasks_are_sent_what_they_read_and_not_the_snapshot(tmp_path: Path) -> N
     found = [row["id"] for part in partitions for batch in sent.read(part) for row in batch.to_pylist()]
     assert sorted(found) == [12, 13, 20, 21, 23]
     assert list(sent.read(None)) == []
+
+
+def test_a_query_is_recorded_once_as_it_is_planned(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    narrow = from_arrow_schema(pa.schema([SCHEMA.field("v")]))
+    reader = source(table, pushdown=True, columns="v", where="id <> 22", record="on").reader(narrow)
+    reader.pushFilters([spark.GreaterThan(("id",), 11), spark.StringContains(("v",), "x")])
+    partitions = list(reader.partitions())
+    sent = pickle.loads(pickle.dumps(reader))
+    assert sum(batch.num_rows for part in partitions for batch in sent.read(part)) == 5
+    (query,) = read_log(native_of(table).log_place(), native_of(table).head().table_id).queries
+    assert query.where == '(NOT ("id" = 22) AND "id" > 11)'
+    assert (query.columns, query.source, query.snapshot) == (("v", "id"), "spark", "4")
+    assert (query.blocks_read, query.blocks_total, query.rows_read, query.rows_matched) == (2, 3, 8, None)
+
+
+def test_nothing_is_recorded_unless_the_table_or_the_reader_says_so(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    list(source(table).reader(FRAME).partitions())
+    table.set_options({"recluster.record": "on"})
+    list(source(table, record="off").reader(FRAME).partitions())
+    assert not any(name.startswith("workload/") for name in objects_of(table.location))
+    list(source(table).reader(FRAME).partitions())
+    assert any(name.startswith("workload/") for name in objects_of(table.location))
+    with pytest.raises(InvalidOptionError, match="record: expected off, on or sample:"):
+        source(table, record="never").reader(FRAME)
 
 
 def test_a_reader_that_spark_would_mix_up_with_others_takes_no_filters(tmp_path: Path) -> None:
@@ -238,7 +265,7 @@ def test_a_recluster_that_fails_beside_the_driver_is_a_warning(
 
 def test_writing_refuses_options_of_reading_and_rows_that_do_not_fit(tmp_path: Path) -> None:
     table = make(tmp_path)
-    with pytest.raises(InvalidOptionError, match="as_of, columns and where say what is read"):
+    with pytest.raises(InvalidOptionError, match="as_of, columns, where and record are about what is read"):
         source(table, as_of="2").writer(FRAME, overwrite=False)
     with pytest.raises(SchemaMismatchError, match="id: missing"):
         source(table).streamWriter(from_arrow_schema(pa.schema([SCHEMA.field("v")])), overwrite=False)

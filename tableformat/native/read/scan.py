@@ -26,6 +26,9 @@ from tblctl.tableformat.parquet.opened import BlockAddress
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.workload.queries import Query
+from tblctl.tableformat.workload.recorder import Recorder
+from tblctl.tableformat.workload.recorder import Tally as Use
 
 if TYPE_CHECKING:
     from tblctl.tableformat.predicate.nodes import Condition, Node
@@ -138,12 +141,14 @@ class ScanRequest:
         condition: resolved for the snapshot's schema, once for the scan and not for each block.
         columns: names of top-level columns or nested fields `a.b`; None for all.
         limit: rows at most; None for all.
+        is_sql: `where` is a condition in SQL, not the text of an expression.
     """
 
     where: str | None = None
     condition: Node | None = None
     columns: tuple[str, ...] | None = None
     limit: int | None = None
+    is_sql: bool = True
 
 
 @dataclass(kw_only=True)
@@ -164,6 +169,8 @@ class Scanner:
         snapshot: Snapshot,
         request: ScanRequest,
         on_scan: Callable[[ScanReport], None] | None = None,
+        *,
+        recorder: Recorder | None = None,
     ) -> None:
         if request.limit is not None and request.limit < 0:
             msg = f"limit is {request.limit}, expected 0 or more"
@@ -173,6 +180,8 @@ class Scanner:
         self.snapshot = snapshot
         self.request = request
         self._on_scan = on_scan
+        # A look at some rows is no query that a layout could help.
+        self._recorder = None if request.limit is not None and request.condition is None else recorder
         self.columns = snapshot.schema.names if request.columns is None else request.columns
         self.schema = projected_schema(snapshot.schema, self.columns)
 
@@ -190,12 +199,13 @@ class Scanner:
         """
         started = self._env.elapsed()
         tally = _Tally() if self._on_scan else None
-        complete = False
+        use = self._recorder.tally() if self._recorder else None
+        complete = left = False
         try:
             remaining = self.request.limit
             for window in self._windows(window_bytes):
                 for table in in_parallel(
-                    lambda job: self._read(*job, tally), window, threads=self._threads(window)
+                    lambda job: self._read(*job, tally, use), window, threads=self._threads(window)
                 ):
                     part = table if remaining is None else table.slice(0, remaining)
                     if tally:
@@ -207,12 +217,17 @@ class Scanner:
                 if remaining is not None and remaining <= 0:
                     break
             complete = True
+        except GeneratorExit:
+            left = True
+            raise
         except CorruptTableError as error:
             blame_expiry(self._storage, self.snapshot.sequence, error)
             raise
         finally:
             if tally and self._on_scan:
                 self._on_scan(self._report(tally, self._env.elapsed() - started, complete=complete))
+            if use and self._recorder and (complete or left):  # one that failed reads nothing more
+                self._recorder.add(lambda: self._query(use, tally))
 
     def _windows(self, window_bytes: float) -> Iterator[list[tuple[BlockAddress, int]]]:
         """Yield the blocks to read at once: all that fit the window.
@@ -241,7 +256,7 @@ class Scanner:
     def _threads(self, window: Sequence[object]) -> int:
         return min(len(window), cpu_threads() if self._storage.is_local else IO_THREADS)
 
-    def _read(self, address: BlockAddress, outcome: int, tally: _Tally | None) -> pa.Table:
+    def _read(self, address: BlockAddress, outcome: int, tally: _Tally | None, use: Use | None) -> pa.Table:
         env = self._env
         started, cpu = (env.elapsed(), env.cpu()) if tally else (0.0, 0.0)
         condition = self.request.condition if outcome == SOME else None
@@ -257,6 +272,10 @@ class Scanner:
             rows_read = table.num_rows
             if condition is not None:
                 table = table.filter(rows_satisfying(table, condition, schema)).select(list(self.columns))
+            if use:
+                if use.bytes_a_row is None and rows_read:
+                    use.bytes_a_row = _bytes_a_row(file, groups, leaves_under(schema, wanted))
+                use.add(address.path, rows_read, table.num_rows)
             if tally:
                 cpu_seconds = env.cpu() - cpu
                 tally.blocks.append(
@@ -271,6 +290,29 @@ class Scanner:
                     )
                 )
         return table
+
+    def _query(self, use: Use, tally: _Tally | None) -> Query:
+        """Return the scan as one of the queries of the table."""
+        request, schema = self.request, self.snapshot.schema
+        names = [] if request.columns is None else list(request.columns)
+        names += [
+            name for name in condition_columns(request.condition, schema) if names and name not in names
+        ]
+        blocks, rows, matched = use.totals()
+        return Query(
+            time=self._env.now(),
+            where=sql_of(request.where if request.is_sql else None, request.condition),
+            columns=tuple(names),
+            blocks_read=blocks,
+            blocks_total=self.selection.blocks_total,
+            bytes_read=round(rows * (use.bytes_a_row or 0.0)),
+            rows_read=rows,
+            rows_matched=matched,
+            seconds=self._env.elapsed() - use.started,
+            cpu_seconds=sum(block.cpu_seconds for block in tally.blocks) if tally else None,
+            snapshot=str(self.snapshot.sequence),
+            blocks=use.uses(),
+        )
 
     def _report(self, tally: _Tally, seconds: float, *, complete: bool) -> ScanReport:
         return ScanReport(
@@ -288,6 +330,35 @@ class Scanner:
             seconds=seconds,
             blocks=tuple(tally.blocks),
         )
+
+
+_LONG_CONDITION = 16_384
+"""A longer condition is recorded in a weaker form, without its long lists."""
+
+
+def sql_of(text: str | None, condition: Node | None) -> str:
+    """Return a condition as text of SQL for a log; empty for none.
+
+    Args:
+        text: as somebody wrote it; None for an expression.
+        condition: the same, resolved.
+    """
+    if condition is None or (text is not None and len(text) <= _LONG_CONDITION):
+        return text or ""
+    from tblctl.tableformat.predicate.as_sql import as_sql
+
+    found = as_sql(condition)
+    return found if len(found) <= _LONG_CONDITION else ""
+
+
+def _bytes_a_row(file: BlockFile, groups: Sequence[int], leaves: Sequence[Leaf]) -> float:
+    """Return the compressed bytes of a row in some columns, as in the row group in the middle.
+
+    Adding up those of all blocks and row groups would take hundredths of the scan.
+    """
+    group = groups[len(groups) // 2]
+    rows = int(file.metadata.row_group(group).num_rows)
+    return sum(file.column_bytes([group], leaves).values()) / max(1, rows)
 
 
 def blame_expiry(storage: Storage, sequence: int, error: CorruptTableError) -> None:

@@ -19,13 +19,13 @@ only a tag kept for longer than the grace period expires as soon as the tag is d
 fails.
 
 No snapshot names pending plans and claims of their groups, and nothing waits for them. A plan dies when it expires, by
-the time in its name and the storage's time of its object. A claim dies with its plan.
+the time in its name and the storage's time of its object. A claim dies with its plan. Logs of queries go by age.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
@@ -53,6 +53,8 @@ from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.snapshot_file import check_writable, encode_tombstone
 from tblctl.tableformat.port import Garbage
 from tblctl.tableformat.storage import ObjectInfo, Storage
+from tblctl.tableformat.workload import place
+from tblctl.tableformat.workload.place import FOLDER, KEEP_SECONDS
 
 RECORD_SECONDS = 90 * 86400.0
 """The record of a recluster is kept this long after its commit, even if the snapshot expires before."""
@@ -313,14 +315,23 @@ def _old_objects(storage: Storage, horizon_us: int, now_us: int) -> list[ObjectI
     """Return the objects written before the horizon that go unless a snapshot names them.
 
     These are blocks, segments, records, lists of imported files, leftovers of killed writers, pending plans that
-    expired, and their claims.
+    expired, and their claims; and logs of queries that are old enough.
     """
     listed = (SEGMENTS, RECORDS, IMPORTS)
     found = [item for prefix in (DATA, *listed) for item in storage.list(prefix)]
     others = [item for item in storage.list(METADATA) if not item.name.startswith(listed)]
     found += [item for item in others if is_leftover(item.name)]
     found += _dead_plans(others, now_us)
+    found += _old_logs(storage.list(FOLDER), now_us)
     return [item for item in found if microseconds(item.modified_seconds) < horizon_us]
+
+
+def _old_logs(objects: Iterable[ObjectInfo], now_us: int) -> Iterator[ObjectInfo]:
+    """Yield logs of queries that are too old, and leftovers of killed writers; other objects there stay."""
+    for item in objects:
+        is_old = microseconds(item.modified_seconds + KEEP_SECONDS) <= now_us
+        if place.is_leftover(item.name, FOLDER) or (is_old and place.log_file(item.name, FOLDER)):
+            yield item
 
 
 def _dead_plans(objects: Sequence[ObjectInfo], now_us: int) -> list[ObjectInfo]:

@@ -1,0 +1,103 @@
+"""What a table was asked lately: methods that tables of any format share."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tblctl.tableformat.model.options import parse_time
+from tblctl.tableformat.port import TablePort, Version
+
+if TYPE_CHECKING:
+    from tblctl.workload.importing import ImportedLog
+    from tblctl.workload.report import WorkloadReport
+
+ResultT = TypeVar("ResultT")
+
+
+class Recorded:
+    """A table whose queries are recorded, or imported from logs of engines."""
+
+    _port: TablePort[Any]
+
+    def _read(self, read: Callable[[Version], ResultT]) -> ResultT:
+        raise NotImplementedError
+
+    def _require_live(self) -> None:
+        raise NotImplementedError
+
+    def workload(
+        self, *, since: float | str | datetime.timedelta | None = None, limit: int = 10_000
+    ) -> WorkloadReport:
+        """Return what the table was asked lately, from its log of queries (`docs/workload.md`).
+
+        Args:
+            since: only queries of the last so many seconds, a timedelta, or text such as "7d". None: all.
+            limit: at most so many queries, the newest ones.
+
+        Raises:
+            InvalidOptionError: nothing is recorded of such tables, or an argument is wrong.
+        """
+        from tblctl.workload.log import log_of
+        from tblctl.workload.report import report
+
+        age = None if since is None else seconds_of(since, "since")
+        start = 0.0 if age is None else self._port.env.now() - age
+
+        def read(version: Version) -> WorkloadReport:
+            found = log_of(self._port, version, since=start, limit=limit)
+            return report(found, version.schema, version.public_id)
+
+        return self._read(read)
+
+    def import_workload(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        kind: str | None = None,
+        table: str | None = None,
+        text_column: str | None = None,
+        time_column: str | None = None,
+        dialect: str | None = None,
+        limit: int = 10_000,
+    ) -> tuple[ImportedLog, ...]:
+        """Import what engines log of their queries into the table's own log. A file is imported once.
+
+        Args:
+            paths: files of this machine, or folders of rolling event logs of Spark; .gz and .zst are decompressed.
+            kind: spark (event logs), duckdb (JSON profiles), iceberg (scan reports); databend, clickhouse, snowflake,
+                dremio, trino, trino-mysql (their query histories, exported as JSON lines, CSV or Parquet); sql (a file
+                of statements), text (with `text_column`). None: told from the file.
+            table: what queries call the table, such as "db.events"; None for the last part of its location.
+            text_column: the column with the queries' SQL.
+            time_column: the column with when they ran.
+            dialect: of their SQL, as sqlglot calls it; None for that of the kind.
+            limit: so many queries of each file are kept; of more, a sample with weights.
+
+        Raises:
+            InvalidDataError: a file cannot be read, or it is not clear what it is. What was imported before it stays.
+            InvalidOptionError: an argument is wrong, or nothing is recorded of such tables.
+        """
+        from tblctl.workload.importing import ImportRequest, import_logs
+
+        request = ImportRequest(
+            kind=kind,
+            table=table,
+            text_column=text_column,
+            time_column=time_column,
+            dialect=dialect,
+            limit=limit,
+        )
+        self._require_live()
+        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        files = [os.fspath(path) for path in given]
+        return import_logs(self._port, self._port.newest(), files, request)
+
+
+def seconds_of(given: float | str | datetime.timedelta, name: str) -> float:
+    """Return a duration in seconds; `name` is the argument's, for errors."""
+    if isinstance(given, datetime.timedelta):
+        return given.total_seconds()
+    return parse_time(given, name) if isinstance(given, str) else float(given)
