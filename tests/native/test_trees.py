@@ -321,6 +321,12 @@ def changed(**changes: Any) -> tuple[tuple[str, Any], ...]:
         ({"cuts": ((1, "<", (10,)), (1, "prefix", ("ab",)))}, "no prefixes"),
         ({"cuts": ((1, "<", (10,)), (9, "<", (20,)))}, "a column of the tree"),
         ({"cuts": ((1, "<", (10,)), 5)}, "a column of the tree"),
+        ({"by": ()}, "terms in the order"),
+        ({"by": "ab"}, "arrays"),
+        ({"by": (5,)}, "terms in the order"),
+        ({"by": ((1, "identity"),)}, "column_id, transform, descending, nulls_first"),
+        ({"by": ((1, "identity", 0, False),)}, "by.descending: expected bool"),
+        ({"by": ((1, "cube", False, False),)}, "not a transform"),
     ],
 )
 def test_parameters_of_no_tree_are_refused(changes: dict[str, Any], words: str) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tblctl.tableformat.errors import InvalidDataError, InvalidKeyError
 from tblctl.tableformat.keys.boundaries import Weights
 from tblctl.tableformat.keys.tree_growth import grow
-from tblctl.tableformat.model.cluster_key import Key, Term
+from tblctl.tableformat.model.cluster_key import Key, Term, members_of
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import is_orderable, statistic_type
 from tblctl.tableformat.model.snapshot import Snapshot
@@ -68,7 +68,7 @@ def layout_of_table(storage: Storage, snapshot: Snapshot, key: Key) -> Layout:
     """
     if key.tree is None:
         return Layout(key.terms, ranges_of_table(storage, snapshot, key.terms).to_parameters())
-    work = _Work(key.tree, storage.elsewhere, snapshot.schema)
+    work = _Work(key.tree, key.terms, storage.elsewhere, snapshot.schema)
     if not snapshot.row_count:
         raise no_rows(_TREE, f"{storage.url} has none")
     sample = sample_of_table(storage, snapshot, work.leaves)
@@ -91,7 +91,7 @@ def layout_of_rows(
         InvalidDataError: the sample lacks a column, or has values of another type.
         InvalidPredicateError: a condition of the file is wrong.
     """
-    work = None if key.tree is None else _Work(key.tree, reach, schema)
+    work = None if key.tree is None else _Work(key.tree, key.terms, reach, schema)
     leaves = (
         work.leaves if work else [leaf for term in key.terms if (leaf := schema.leaf_by_id(term.column_id))]
     )
@@ -119,8 +119,10 @@ def layout_of_rows(
 class _Work:
     """A tree in the making: conditions, the cuts that they suggest, and the columns that they test."""
 
-    def __init__(self, source: TreeSource, reach: Callable[[str], Storage], schema: Schema) -> None:
-        self._source, self._schema = source, schema
+    def __init__(
+        self, source: TreeSource, within: Sequence[Term], reach: Callable[[str], Storage], schema: Schema
+    ) -> None:
+        self._source, self._within, self._schema = source, within, schema
         self._conditions: Sequence[Node] = read_conditions(source.file, reach, schema)
         self._cuts = cuts_of(self._conditions)
         tested = {test.leaf.id for condition in self._conditions for test in tests_of(condition)}
@@ -157,6 +159,7 @@ class _Work:
             columns=columns_of(cuts, kinds),
             cuts=cuts,
             nodes=tuple(numbers[node] for node in nodes),
+            by=tuple(map(members_of, self._within)),
         )
         terms = tuple(Term(column_id=column_id) for column_id, _ in tree.columns)
         return Layout(terms, tree.to_parameters())
