@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as pt
 
-from tblctl.tableformat.keys.numbers import has_value
+from tblctl.tableformat.keys.ranked import RankedColumn
 from tblctl.tableformat.keys.tree_keys import holds, test_of_cut
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE, ColumnStatistics
@@ -103,44 +101,10 @@ def _nodes(root: _Place) -> Iterator[int]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Column:
-    """A column of the sample.
-
-    Attributes:
-        values: the different values, ascending.
-        ranks: for each row the number of its value; -1 for NULL and NaN.
-        is_null: where it is NULL.
-        counts_nan: whether the type has NaN.
-    """
-
-    values: pa.Array
-    ranks: npt.NDArray[np.int32]
-    is_null: Bools
-    counts_nan: bool
-
-    @classmethod
-    def of(cls, column: pa.Array) -> _Column:
-        """Return the column with its values ranked. O(n log n)."""
-        present = has_value(column)
-        coded = column.filter(pa.array(present)).dictionary_encode()
-        order = pc.sort_indices(coded.dictionary).to_numpy()
-        rank = np.empty(len(order), np.int32)
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        ranks = np.full(len(column), -1, np.int32)
-        ranks[present] = rank[coded.indices.to_numpy(zero_copy_only=False)]
-        return cls(
-            values=coded.dictionary.take(pa.array(order)),
-            ranks=ranks,
-            is_null=np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool),
-            counts_nan=pt.is_floating(column.type),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _Sample:
     """The sampled rows. `holds` says for each row and cut whether the row goes left."""
 
-    columns: Mapping[str, _Column]
+    columns: Mapping[str, RankedColumn]
     weights: Floats
     holds: Bools
     implied: Implied
@@ -159,7 +123,7 @@ class _Sample:
         tests = [test_of_cut(cut, leaves[cut.column_id]) for cut in cuts]
         lefts = [holds(test, rows, schema) for test in tests]
         return cls(
-            columns={name: _Column.of(rows.column(name).combine_chunks()) for name in rows.column_names},
+            columns={name: RankedColumn.of(rows.column(name).combine_chunks()) for name in rows.column_names},
             weights=weights,
             holds=np.array(lefts, bool).reshape(len(cuts), len(rows)).T.copy(),
             implied=Implied(tests, conditions),
@@ -203,7 +167,7 @@ class _Sides:
             self._found[leaf.name] = self._column(column)
         return self._found[leaf.name]
 
-    def _column(self, column: _Column) -> ColumnStatistics:
+    def _column(self, column: RankedColumn) -> ColumnStatistics:
         ends = [_ends(column.ranks[rows], left) for rows, left in zip(self._rows, self._lefts, strict=True)]
         low, high = (np.concatenate([end[side] for end in ends]) for side in (0, 1))
         nowhere = high < 0

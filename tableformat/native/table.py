@@ -42,7 +42,7 @@ from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
-    from tblctl.tableformat.native.read.layouts import Layout
+    from tblctl.tableformat.keys.tree_making import Layout
     from tblctl.tableformat.native.write.input_rows import InputRows
     from tblctl.tableformat.native.write.staged_write import StagedWrite
     from tblctl.tableformat.port import Checked, Garbage
