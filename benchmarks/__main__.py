@@ -15,6 +15,7 @@ SUBJECTS = (
     "boxes",
     "index",
     "curves",
+    "qdtree",
     "planning",
     "policies",
     "predictions",
