@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from tblctl.tableformat.errors import InvalidKeyError
 from tblctl.tableformat.keys.boundaries import Weights
 from tblctl.tableformat.keys.tree_growth import grow
-from tblctl.tableformat.model.cluster_key import Term, members_of
+from tblctl.tableformat.model.cluster_key import Term
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import is_orderable, statistic_type
 from tblctl.tableformat.model.tree import LEAF, Tree, TreeSource, columns_of
@@ -94,7 +95,7 @@ class TreeMaker:
             columns=columns_of(cuts, kinds),
             cuts=cuts,
             nodes=tuple(numbers[node] for node in nodes),
-            by=tuple(map(members_of, self._within)),
+            by=tuple(map(astuple, self._within)),
         )
         terms = tuple(Term(column_id=column_id) for column_id, _ in tree.columns)
         return Layout(terms, tree.to_parameters())

@@ -48,7 +48,6 @@ __all__ = [
     "Sort",
     "Term",
     "curve_key_text",
-    "members_of",
     "monotonic",
     "parse_key",
     "parse_terms",
@@ -155,11 +154,7 @@ class Sort:
 
     @property
     def within(self) -> tuple[Term, ...]:
-        """What the rows of a tree's leaf are sorted by; nothing for other kinds.
-
-        Raises:
-            ValueError: these are no terms.
-        """
+        """What the rows of a tree's leaf are sorted by; nothing for other kinds."""
         tree = tree_of(self.parameters) if self.kind == TREE else None
         return tuple(map(_term_from_members, tree.by)) if tree else ()
 
@@ -578,11 +573,6 @@ def _describe(term: Term, schema: Schema) -> str:
     if term.function == "identity":
         return name
     return f"{term.function}({name})" if term.width is None else f"{term.function}({term.width}, {name})"
-
-
-def members_of(term: Term) -> tuple[Any, ...]:
-    """Return a term as a part of a tree's parameters."""
-    return term.column_id, term.transform, term.descending, term.nulls_first
 
 
 def _term_from_members(members: tuple[Any, ...]) -> Term:
