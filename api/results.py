@@ -368,7 +368,7 @@ class ScanExplanation:
         snapshot: the version.
         where: the condition as given.
         columns: the columns returned; None for all.
-        blocks_total, blocks_pruned, blocks_read: statistics prune blocks. With a limit some are neither pruned nor
+        blocks_total, blocks_pruned, blocks_read: metadata prune blocks. With a limit some are neither pruned nor
             read.
         blocks_whole: blocks to read in which statistics prove that every row matches.
         bytes_total: size of all blocks.

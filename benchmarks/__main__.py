@@ -16,6 +16,7 @@ SUBJECTS = (
     "boxes",
     "index",
     "curves",
+    "qdtree",
     "planning",
     "policies",
     "predictions",

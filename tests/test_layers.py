@@ -28,7 +28,7 @@ LAYERS = {  # folder -> what it may import of the package besides itself
 VALUES = ("errors", "model")
 BELOW_NATIVE = (
     *("errors", "environment", "concurrency", "once", "progress", "model", "keys", "predicate", "reshape"),
-    *("projection", "storage", "parquet"),
+    *("projection", "storage", "parquet", "conditions"),
 )
 ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat/ besides itself
     "errors": (),
@@ -41,6 +41,7 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "keys": (*VALUES, "predicate"),
     "reshape": VALUES,
     "projection": (*VALUES, "reshape"),
+    "conditions": (*VALUES, "predicate", "storage"),
     "port": (*VALUES, "environment", "progress", "storage", "workload"),
     "workload": (*VALUES, "environment", "storage", "predicate"),
     "pending": ("errors", "environment", "storage", "native/log"),

@@ -36,7 +36,7 @@ SETTINGS_WIDTH = 100  # of the settings' help: as wide as the examples
     default="",
     help="The cluster key: columns, or year|month|day|hour(c), truncate(n, c), bucket(n, c), each with [asc|desc] "
     "[nulls first|last]; or alone zorder(c, c, ..) or hilbert(c, c, ..) of 2 to 4 columns, or qdtree(file:FILE[, "
-    "min_rows=N]) for the conditions in FILE; these are made from the rows of --like.",
+    'min_rows=N][, by="c, c"]) for the conditions in FILE; these are made from the rows of --like.',
 )
 @params.SETTINGS
 def create(

@@ -1,8 +1,10 @@
-"""Curves of Iceberg tables: sorts whose boundaries are in a property of the table, beside the key that names them.
+"""Curves and trees of Iceberg tables: sorts whose parameters are in a property of the table, beside the key's text.
 
-`tblctl.curve.HASH` has the boundaries of one curve; HASH is that of its kind and its columns' ids. The value is JSON,
-deflated, in base64. Keys of files of other boundaries do not compare. So without the property, or if it cannot be read,
-new boundaries are made, and earlier files count as in another order.
+`tblctl.curve.HASH` has the boundaries of one curve; HASH is that of its kind and its columns' ids. `tblctl.tree.HASH`
+has a tree; HASH is that of the key's text. The value is JSON, deflated, in base64. Keys of files of other boundaries,
+or of another tree, do not compare. So without the property, or if it cannot be read, new boundaries are made, and
+earlier files count as in another order. A tree is only grown for a key that was given: a table must not say which file
+is read.
 """
 
 from __future__ import annotations
@@ -10,22 +12,29 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tblctl.tableformat.conditions import conditions_of
 from tblctl.tableformat.errors import ConflictError, InvalidKeyError
 from tblctl.tableformat.iceberg.schema import sort_by, sort_number
+from tblctl.tableformat.keys.kinds import has_key_columns
+from tblctl.tableformat.keys.linear import needed_leaf
 from tblctl.tableformat.keys.sampling import groups_at, ranges_of_blocks, sample_of, sampled_offsets
-from tblctl.tableformat.model.cluster_key import Key, Sort
+from tblctl.tableformat.keys.tree_keys import test_of_cut
+from tblctl.tableformat.keys.tree_making import TreeMaker
+from tblctl.tableformat.model.cluster_key import Key, Sort, Term
 from tblctl.tableformat.model.curve import BITS, Ranges, frozen, ranges_of
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
+from tblctl.tableformat.model.tree import TREE, tree_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -34,10 +43,11 @@ if TYPE_CHECKING:
     from tblctl.tableformat.iceberg.reading.data_file import DataFile
     from tblctl.tableformat.iceberg.reading.inputs import Inputs
     from tblctl.tableformat.iceberg.version import IcebergVersion
+    from tblctl.tableformat.storage import Storage
 
 LOG = logging.getLogger("tblctl")
 
-PREFIX = "tblctl.curve."
+PREFIX, TREE_PREFIX = "tblctl.curve.", "tblctl.tree."
 
 MOST_CHARACTERS = 30_000
 """Of a property: Hive's metastore keeps 32,672 in its default database. Two columns of random numbers of 64 bits take
@@ -65,20 +75,24 @@ class Curves:
     def sort(
         self, key: Key, version: IcebergVersion, *, renews: bool = False, needs_rows: bool = True
     ) -> Sort:
-        """Return the sort of a curve: that of the table's property, else the one made here, else a new one.
+        """Return the sort of a layout: that of the table's property, else the one made here, else a new one.
 
         Args:
-            key: a curve.
+            key: a curve or a tree.
             version: of the table; rows are read of it.
-            renews: leave the property out.
+            renews: leave the property out; of a tree: it was given, and is grown.
             needs_rows: refuse to make boundaries without rows. Otherwise there are none then, and they are not kept.
 
         Raises:
-            InvalidKeyError: boundaries are needed, and there are no rows.
+            InvalidKeyError: boundaries or a tree are needed, and there are no rows; or see `conditions_of`; or the
+                property with the tree of the table's key is missing or wrong.
+            InvalidPredicateError: a condition of a given tree is wrong.
         """
         found = None if renews else stored_sort(version.metadata.properties, key, version.schema)
         if found is not None:
             return found
+        if key.tree:
+            return self._tree(key, version, is_given=renews)
         if key not in self._made and not needs_rows and not int(version.files.row_count.sum()):
             kinds = [statistic_type(leaf.type) for leaf in _leaves(key, version.schema)]
             nothing = Ranges(
@@ -92,39 +106,65 @@ class Curves:
             self._made[key] = fitting_sort(key, ranges)
         return self._made[key]
 
+    def _tree(self, key: Key, version: IcebergVersion, *, is_given: bool) -> Sort:
+        if not is_given:
+            msg = (
+                f"{version.location}: the cluster key is {', '.join(key.texts(version.schema)):.300}, but the property "
+                f"{property_of(key)} has no tree of columns that the table has; name a key: `recluster "
+                "--cluster-by ..` grows a new tree, `--columns a,b` measures by columns"
+            )
+            raise InvalidKeyError(msg)
+        if key not in self._made:
+            self._made[key] = _tree_of_version(version, self._storages(version), key)
+        return self._made[key]
+
 
 def property_of(key: Key) -> str:
-    """Return the name of the property with a curve's boundaries."""
+    """Return the name of the property with a curve's boundaries, or with a tree."""
+    if key.tree:
+        return _tree_property(key.tree.text)
     return f"{PREFIX}{sort_number(key.kind, key.terms):012x}"
 
 
+def _tree_property(text: str) -> str:
+    return f"{TREE_PREFIX}{sort_number(TREE, (), text):012x}"
+
+
 def stored_sort(properties: Mapping[str, str], key: Key, schema: Schema) -> Sort | None:
-    """Return the sort of a curve whose boundaries a property has; None if none has them."""
-    name = property_of(key)
+    """Return the sort of a curve or tree whose parameters a property has; None if none has them."""
+    return _stored(properties, property_of(key), key, schema)
+
+
+def _stored(properties: Mapping[str, str], name: str, key: Key, schema: Schema) -> Sort | None:
     text = properties.get(name)
     if text is None:
         return None
     try:
+        if name.startswith(TREE_PREFIX):
+            return _tree_of_text(name, text, schema)
         found = _sort_of_text(key, text)
         for boundaries, leaf in zip(
             ranges_of(found.parameters).boundaries, _leaves(key, schema), strict=True
         ):
             boundaries.cast(statistic_type(leaf.type))
     except (ValueError, TypeError, pa.ArrowException, OverflowError, RecursionError, zlib.error) as error:
-        LOG.warning("the property %s has no boundaries of this curve, new ones are made: %s", name, error)
+        LOG.warning("the property %s is not used, it has no parameters of this key: %s", name, error)
         return None
     return found
 
 
 def properties_of(sort: Sort) -> dict[str, str]:
-    """Return the property that keeps a curve's boundaries; none for another sort."""
+    """Return the property that keeps a curve's boundaries, or a tree; none for another sort."""
+    if sort.kind == TREE:
+        return {_tree_property(tree_of(sort.parameters).text): _text_of(sort)}
     return {property_of(Key(kind=sort.kind, terms=sort.terms)): _text_of(sort)} if sort.is_curve else {}
 
 
 def is_kept(sort: Sort, properties: Mapping[str, str], schema: Schema) -> bool:
-    """Return whether the id of a sort follows from it, and no property has other boundaries of a curve."""
+    """Return whether the id of a sort follows from it, and no property has other parameters for its key."""
     key = Key(kind=sort.kind, terms=sort.terms)
-    kept = stored_sort(properties, key, schema) if key.is_curve else None
+    name = next(iter(properties_of(sort)), None)
+    kept = None if name is None else _stored(properties, name, key, schema)
     return sort == (kept or sort_by(sort.terms, sort.kind, sort.parameters))
 
 
@@ -137,7 +177,7 @@ def require_same(
         ConflictError: it did.
     """
     for name in wanted:
-        if not name.startswith(PREFIX):
+        if not name.startswith((PREFIX, TREE_PREFIX)):
             continue
         found = head.properties.get(name)
         if found not in {None, base.properties.get(name), wanted[name]}:
@@ -178,6 +218,23 @@ def _text_of(sort: Sort) -> str:
 
 
 def _sort_of_text(key: Key, text: str) -> Sort:
+    return sort_by(key.terms, key.kind, _parameters_of_text(text))
+
+
+def _tree_of_text(name: str, text: str, schema: Schema) -> Sort:
+    parameters = _parameters_of_text(text)
+    tree = tree_of(parameters)
+    if _tree_property(tree.text) != name:
+        raise ValueError("it has a tree of another key")
+    found = sort_by([Term(column_id=column_id) for column_id, _ in tree.columns], TREE, parameters)
+    for cut in tree.cuts:
+        test_of_cut(cut, needed_leaf(cut.column_id, found, schema))
+    if not has_key_columns(found, schema):
+        raise ValueError("the table lacks a column of it")
+    return found
+
+
+def _parameters_of_text(text: str) -> tuple[tuple[str, Any], ...]:
     inflater = zlib.decompressobj()
     data = inflater.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
     if not inflater.eof:
@@ -185,7 +242,7 @@ def _sort_of_text(key: Key, text: str) -> Sort:
     parameters = json.loads(data)
     if not isinstance(parameters, dict):
         raise ValueError("expected an object")  # noqa: TRY004
-    return sort_by(key.terms, key.kind, tuple((name, frozen(item)) for name, item in parameters.items()))
+    return tuple((name, frozen(item)) for name, item in parameters.items())
 
 
 def _leaves(key: Key, schema: Schema) -> list[Leaf]:
@@ -194,29 +251,68 @@ def _leaves(key: Key, schema: Schema) -> list[Leaf]:
 
 def _ranges_of_version(version: IcebergVersion, storages: DataStorage, key: Key) -> Ranges:
     """Return boundaries from a sample of the rows, deleted ones among them, and from the bounds of other files."""
+    leaves = _leaves(key, version.schema)
+    names = ", ".join(leaf.name for leaf in leaves)
+    samples = _samples_of_version(
+        version, storages, leaves, f"a curve through {names} takes its boundaries from rows"
+    )
+    return ranges_of_blocks(samples, version.statistics(leaves), leaves)
+
+
+def _tree_of_version(version: IcebergVersion, storages: DataStorage, key: Key) -> Sort:
+    """Return the tree that grows from a sample of the rows, deleted ones among them."""
+    source = key.tree
+    assert source is not None
+
+    def reach(folder: str) -> Storage:
+        return storages.folder(folder if "://" in folder else os.path.abspath(folder))  # noqa: PTH100 (no I/O)
+
+    conditions = conditions_of(source, reach, version.schema)
+    maker = TreeMaker(source, key.terms, conditions, version.schema)
+    samples = _samples_of_version(version, storages, maker.leaves, "a tree takes its cuts from rows")
+    row_count = version.statistics(maker.leaves).row_count
+    weights = np.concatenate(
+        [np.full(len(rows), row_count[block] / max(len(rows), 1)) for block, rows in samples.items()]
+    )
+    weights *= row_count.sum() / weights.sum()
+    made = maker.layout(pa.concat_tables(samples.values()), weights, version.options.block_rows)
+    sort = sort_by(made.terms, TREE, made.parameters)
+    if len(_text_of(sort)) > MOST_CHARACTERS:
+        msg = (
+            f"the tree takes {len(_text_of(sort)):,} characters of a property, at most {MOST_CHARACTERS:,} are kept: "
+            "give a larger min_rows, or fewer conditions"
+        )
+        raise InvalidKeyError(msg)
+    return sort
+
+
+def _samples_of_version(
+    version: IcebergVersion, storages: DataStorage, leaves: Sequence[Leaf], what: str
+) -> dict[int, pa.Table]:
+    """Return columns, by number, of some rows of some files, by number.
+
+    Raises:
+        InvalidKeyError: there are no rows.
+    """
     from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
     from tblctl.tableformat.iceberg.reading.inputs import Inputs
 
-    leaves = _leaves(key, version.schema)
     statistics = version.statistics(leaves)
-    if not int(statistics.row_count.sum()):
-        names = ", ".join(leaf.name for leaf in leaves)
-        msg = (
-            f"a curve through {names} takes its boundaries from rows, and {version.location} has none: "
-            "append rows first"
-        )
+    readable = np.where(_is_readable(version), statistics.row_count, 0)
+    if not int(readable.sum()):
+        msg = f"{what}, and {version.location} has none: append rows first"
         raise InvalidKeyError(msg)
     inputs = Inputs(version, storages)
-    offsets = sampled_offsets(np.where(_is_readable(version), statistics.row_count, 0))
+    offsets = sampled_offsets(readable)
     files = [version.data_file(version.block_at(row)) for row in offsets]
-    columns = sort_by(key.terms)
+    columns = sort_by([Term(column_id=leaf.id) for leaf in leaves])
     kinds = [statistic_type(leaf.type) for leaf in leaves]
     samples = in_parallel(
         lambda item: _sample(inputs, *item, columns, kinds),
         list(zip(files, offsets.values(), strict=True)),
         threads=IO_THREADS,
     )
-    return ranges_of_blocks(dict(zip(offsets, samples, strict=True)), statistics, leaves)
+    return dict(zip(offsets, samples, strict=True))
 
 
 def _is_readable(version: IcebergVersion) -> np.ndarray:

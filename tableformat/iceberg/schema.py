@@ -127,12 +127,12 @@ def claimed_sorts(
     """Return the live sort in whose order each file is, by its writer's claim; `NO_SORT` for none.
 
     A file's `sort_order_id` names an order of the table. Rows in it are in the order of its first terms, too. No order
-    of Iceberg's is a curve.
+    of Iceberg's is a curve or a tree.
     """
     found = np.full(len(order_ids), NO_SORT, np.int64)
     known = [(order.order_id, sort_of(order, schema)) for order in orders]
     for sort in sorts.values():
-        if sort.is_curve:
+        if sort.is_layout:
             continue
         like = [id_ for id_, order in known if order and order.terms[: len(sort.terms)] == sort.terms]
         found[(found == NO_SORT) & np.isin(order_ids, like)] = sort.id

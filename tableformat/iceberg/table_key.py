@@ -26,7 +26,7 @@ class NamedKey:
 
     Attributes:
         key: its kind and terms; None if the table has none.
-        renews: a curve is to have new boundaries.
+        renews: a curve is to have new boundaries; a tree was given, and is to be grown.
     """
 
     key: Key | None
@@ -57,32 +57,21 @@ def named_key(
     if not "".join(given).strip():
         raise InvalidKeyError("cluster_by names no term, expected columns such as 'a, b'")
     if not means_same(given, schema.names, is_curve=_has_curve(metadata, current)):
-        return NamedKey(key=key_of(given, schema))
+        named = parse_key(given, schema)
+        return NamedKey(key=named, renews=named.tree is not None)
     key = _key_of_table(location, metadata, schema, current)
     if key is None or not key.is_curve:
         present = f"is {', '.join(key.texts(schema))}" if key else "is not set"
         msg = f"`{SAME}` makes new boundaries for a zorder or hilbert key, but the cluster key {present}"
+        if key and key.tree:
+            msg += "; type it again to grow a new tree from its file"
         raise InvalidKeyError(msg)
     return NamedKey(key=key, renews=True)
 
 
-def key_of(texts: str | Sequence[str], schema: Schema) -> Key:
-    """Parse a cluster key of an Iceberg table.
-
-    Raises:
-        InvalidKeyError: it is not valid, or a tree: no property keeps these.
-    """
-    key = parse_key(texts, schema)
-    if key.tree:
-        raise InvalidKeyError(
-            "a qdtree key is only of tables in tblctl's own format; expected columns, or a curve"
-        )
-    return key
-
-
 def _has_curve(metadata: TableMetadata, current: Schema) -> bool:
     try:
-        return key_of(metadata.properties.get(CLUSTER_BY, ""), current).is_curve
+        return parse_key(metadata.properties.get(CLUSTER_BY, ""), current).is_curve
     except InvalidKeyError:
         return False
 
@@ -94,13 +83,15 @@ def _key_of_table(location: str, metadata: TableMetadata, schema: Schema, curren
         sort = None if order is None else sort_of(order, schema)
         return None if sort is None else Key(terms=sort.terms)
     try:
-        key = key_of(given, current)
+        key = parse_key(given, current)
     except InvalidKeyError as error:
         msg = (
             f"{location}: the property {CLUSTER_BY} is {given!r:.200}: {error}; "
             "correct the property, or name a key: `--columns a,b` to measure, `recluster --cluster-by a,b` to plan"
         )
         raise InvalidKeyError(msg) from error
+    if key.tree:
+        return key
     terms = tuple(itertools.takewhile(lambda term: is_usable(term, schema), key.terms))
     if not terms or (key.is_curve and terms != key.terms):
         return None

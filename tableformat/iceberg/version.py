@@ -46,11 +46,11 @@ from tblctl.tableformat.iceberg.reading.column_check import primitive_ids
 from tblctl.tableformat.iceberg.reading.data_file import DataFile
 from tblctl.tableformat.iceberg.reading.null_counts import NullCounts
 from tblctl.tableformat.iceberg.schema import claimed_sorts, schema_of, sort_by
-from tblctl.tableformat.iceberg.table_key import CLUSTER_BY, NamedKey, kept_key_text, key_of, named_key
+from tblctl.tableformat.iceberg.table_key import CLUSTER_BY, NamedKey, kept_key_text, named_key
 from tblctl.tableformat.keys.columns import KeyColumns
 from tblctl.tableformat.keys.kinds import key_leaves
 from tblctl.tableformat.model.block import Block
-from tblctl.tableformat.model.cluster_key import NO_SORT, Key, Sort
+from tblctl.tableformat.model.cluster_key import NO_SORT, Key, Sort, parse_key
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics, Deletions
@@ -295,7 +295,7 @@ class IcebergVersion:
         return None if key is None else self._sort_of(key, **how)
 
     def _sort_of(self, key: Key, **how: bool) -> Sort:
-        return self._curves.sort(key, self.unpruned, **how) if key.is_curve else sort_by(key.terms)
+        return self._curves.sort(key, self.unpruned, **how) if key.is_layout else sort_by(key.terms)
 
     @property
     def sorts(self) -> Mapping[int, Sort]:
@@ -315,7 +315,8 @@ class IcebergVersion:
         if self._cluster_by is not None:
             msg = f"cluster_by and sort columns ({terms:.200}) exclude each other: rows have one order only"
             raise InvalidOptionError(msg)
-        return self._sort_of(key_of(terms, self.schema))
+        key = parse_key(terms, self.schema)
+        return self._sort_of(key, renews=key.tree is not None)
 
     def may_add(self, sort: Sort) -> bool:
         """Return whether the cluster key has another id. No table keeps other sorts."""

@@ -1,8 +1,7 @@
 """Grow a tree from a sample of rows: each node gets the cut with which conditions skip the most rows.
 
-Source: Yang et al., Qd-tree, SIGMOD 2020, section 4 (the greedy algorithm). Here a condition skips a node if the bounds
-of the node's rows rule it out, since that is what the statistics of blocks tell a scan; the paper also uses the tests
-on the path to the node. Pure.
+Source: Yang et al., Qd-tree, SIGMOD 2020, section 4 (the greedy algorithm). A condition skips a node if the bounds of
+the node's rows rule it out, or the tests on the path to the node: a scan knows both of blocks. Pure.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as pt
 
-from tblctl.tableformat.keys.numbers import has_value
+from tblctl.tableformat.keys.ranked import RankedColumn
 from tblctl.tableformat.keys.tree_keys import holds, test_of_cut
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import NONE, ColumnStatistics
 from tblctl.tableformat.model.tree import LEAF, MOST_LEAVES, Cut
+from tblctl.tableformat.predicate.implied import Implied, Known
 from tblctl.tableformat.predicate.match import match
 from tblctl.tableformat.predicate.nodes import Node
 
@@ -35,9 +33,13 @@ _LEAST_GAIN = 1e-9
 
 @dataclass(kw_only=True, eq=False)
 class _Place:
-    """A node of the tree as it grows: the sampled rows that fall there, and its cut and two ends if it has one."""
+    """A node of the tree as it grows: the sampled rows that fall there, and its cut and two ends if it has one.
+
+    `known` is what the tests on the path to it tell of the rows.
+    """
 
     rows: Integers
+    known: Known
     cut: int = LEAF
     ends: tuple[_Place, ...] = field(default=())
 
@@ -63,8 +65,8 @@ def grow(
         schema: of the table.
         min_rows: the least weight of a leaf.
     """
-    sample = _Sample.of(rows, weights, cuts, schema)
-    root = _Place(rows=np.arange(len(rows)))
+    sample = _Sample.of(rows, weights, cuts, conditions, schema)
+    root = _Place(rows=np.arange(len(rows)), known=sample.implied.nothing())
     frontier, leaves = [root], 1
     while frontier and leaves < MOST_LEAVES:
         best = _best_cuts(sample, frontier, conditions, schema, min_rows)
@@ -84,7 +86,10 @@ def grow(
 def _split(place: _Place, cut: int, sample: _Sample) -> None:
     left = sample.holds[place.rows, cut]
     place.cut = cut
-    place.ends = (_Place(rows=place.rows[left]), _Place(rows=place.rows[~left]))
+    place.ends = tuple(
+        _Place(rows=place.rows[side], known=sample.implied.narrowed(place.known, cut, holds=holds))
+        for side, holds in ((left, True), (~left, False))
+    )
 
 
 def _nodes(root: _Place) -> Iterator[int]:
@@ -96,57 +101,32 @@ def _nodes(root: _Place) -> Iterator[int]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Column:
-    """A column of the sample.
-
-    Attributes:
-        values: the different values, ascending.
-        ranks: for each row the number of its value; -1 for NULL and NaN.
-        is_null: where it is NULL.
-        counts_nan: whether the type has NaN.
-    """
-
-    values: pa.Array
-    ranks: npt.NDArray[np.int32]
-    is_null: Bools
-    counts_nan: bool
-
-    @classmethod
-    def of(cls, column: pa.Array) -> _Column:
-        """Return the column with its values ranked. O(n log n)."""
-        present = has_value(column)
-        coded = column.filter(pa.array(present)).dictionary_encode()
-        order = pc.sort_indices(coded.dictionary).to_numpy()
-        rank = np.empty(len(order), np.int32)
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        ranks = np.full(len(column), -1, np.int32)
-        ranks[present] = rank[coded.indices.to_numpy(zero_copy_only=False)]
-        return cls(
-            values=coded.dictionary.take(pa.array(order)),
-            ranks=ranks,
-            is_null=np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool),
-            counts_nan=pt.is_floating(column.type),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _Sample:
     """The sampled rows. `holds` says for each row and cut whether the row goes left."""
 
-    columns: Mapping[str, _Column]
+    columns: Mapping[str, RankedColumn]
     weights: Floats
     holds: Bools
+    implied: Implied
 
     @classmethod
-    def of(cls, rows: pa.Table, weights: Floats, cuts: Sequence[Cut], schema: Schema) -> _Sample:
+    def of(
+        cls,
+        rows: pa.Table,
+        weights: Floats,
+        cuts: Sequence[Cut],
+        conditions: Sequence[Node],
+        schema: Schema,
+    ) -> _Sample:
         """Return the rows with what is needed of them."""
         leaves = {leaf.id: leaf for leaf in schema.leaves}
         tests = [test_of_cut(cut, leaves[cut.column_id]) for cut in cuts]
         lefts = [holds(test, rows, schema) for test in tests]
         return cls(
-            columns={name: _Column.of(rows.column(name).combine_chunks()) for name in rows.column_names},
+            columns={name: RankedColumn.of(rows.column(name).combine_chunks()) for name in rows.column_names},
             weights=weights,
             holds=np.array(lefts, bool).reshape(len(cuts), len(rows)).T.copy(),
+            implied=Implied(tests, conditions),
         )
 
 
@@ -160,12 +140,23 @@ class _Sides:
         self._sample = sample
         self._rows = [place.rows for place in places]
         self._lefts = [sample.holds[rows] for rows in self._rows]
+        self._known: Known = {
+            column_id: np.concatenate([place.known[column_id] for place in places])
+            for column_id in places[0].known
+        }
         self.row_count = self._sums([np.ones(len(rows), np.int64) for rows in self._rows])
         self._found: dict[str, ColumnStatistics] = {}
 
     def weights(self) -> Floats:
         """Return the rows of the table that each stands for."""
         return self._sums([self._sample.weights[rows] for rows in self._rows])
+
+    def skipped(self, condition: Node, schema: Schema) -> Bools:
+        """Return which a condition skips: by bounds, or by the tests on the path to a node and the cut itself."""
+        found: Bools = match(condition, self, schema).outcome == NONE
+        if self._known:
+            found |= ~self._sample.implied.may_hold_beside(condition, self._known).reshape(-1)
+        return found
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
         """Return bounds and counts of a column; None of one that is not sampled."""
@@ -176,7 +167,7 @@ class _Sides:
             self._found[leaf.name] = self._column(column)
         return self._found[leaf.name]
 
-    def _column(self, column: _Column) -> ColumnStatistics:
+    def _column(self, column: RankedColumn) -> ColumnStatistics:
         ends = [_ends(column.ranks[rows], left) for rows, left in zip(self._rows, self._lefts, strict=True)]
         low, high = (np.concatenate([end[side] for end in ends]) for side in (0, 1))
         nowhere = high < 0
@@ -223,7 +214,7 @@ def _best_cuts(
     weights = sides.weights()
     skipping = np.zeros(len(weights))
     for condition in conditions:
-        skipping += match(condition, sides, schema).outcome == NONE
+        skipping += sides.skipped(condition, schema)
     count = sample.holds.shape[1]
     skipped = (skipping * weights).reshape(len(places), 1 + 2 * count)
     rows = weights.reshape(len(places), 1 + 2 * count)[:, 1:]

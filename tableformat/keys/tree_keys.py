@@ -1,4 +1,4 @@
-"""Tree sorts: rows are ordered by the leaf of a tree that they fall into."""
+"""Tree sorts: rows are ordered by the leaf of a tree that they fall into, then perhaps by terms within it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.keys.curve_keys import aligned
-from tblctl.tableformat.keys.linear import Bounds, leaf_values, needed_leaf
+from tblctl.tableformat.keys.linear import Bounds, LinearKeys, leaf_values, needed_leaf
 from tblctl.tableformat.keys.listed import Ascending
 from tblctl.tableformat.model import tree as trees
 from tblctl.tableformat.model.cluster_key import Sort
@@ -22,7 +22,7 @@ from tblctl.tableformat.model.tree import LEAF, Cut, Tree, tree_of
 from tblctl.tableformat.predicate.nodes import Operator, Test
 
 if TYPE_CHECKING:
-    from tblctl.tableformat.keys.kinds import SortingColumn, Statistics
+    from tblctl.tableformat.keys.kinds import KeyOrder, SortingColumn, Statistics
 
 Bools = npt.NDArray[np.bool_]
 
@@ -39,28 +39,45 @@ _OPERATORS = {
 
 
 class TreeKeys:
-    """One key column: the number of a row's leaf, uint64; a `KeyMaker`.
+    """The number of a row's leaf, uint64, and a key column for each term within leaves; a `KeyMaker`.
 
     A column that was widened since the tree was made keeps its cuts: their values are widened too.
     """
 
-    orders: Sequence[Ascending] = (Ascending(),)
-
     def __init__(self, sort: Sort) -> None:
         self._sort = sort
+        within = sort.within
+        self._within = LinearKeys(Sort(id=sort.id, terms=within)) if within else None
 
     @property
     def column_ids(self) -> tuple[int, ...]:
-        """The columns that cuts test."""
+        """The columns that cuts test, and those of the terms within leaves, each once."""
+        return tuple(dict.fromkeys((*self._cut_ids, *(term.column_id for term in self._sort.within))))
+
+    @property
+    def orders(self) -> Sequence[KeyOrder]:
+        """Ascending by leaf, then as the terms say."""
+        return (Ascending(), *self._sort.within)
+
+    @property
+    def _cut_ids(self) -> tuple[int, ...]:
         return tuple(term.column_id for term in self._sort.terms)
 
     def types(self, schema: Schema) -> list[pa.DataType | None]:
-        """Return the type of the number; None if the schema lacks a column."""
-        return [pa.uint64() if all(map(schema.leaf_by_id, self.column_ids)) else None]
+        """Return the types of the key columns; None if the schema lacks a column."""
+        leaf = pa.uint64() if all(map(schema.leaf_by_id, self._cut_ids)) else None
+        return [leaf, *(self._within.types(schema) if self._within else ())]
 
     def keys(self, rows: pa.Table, schema: Schema) -> pa.Table:
-        """Return the leaf of each row, from rows in read types. O(rows x depth)."""
-        leaves = [needed_leaf(column_id, self._sort, schema) for column_id in self.column_ids]
+        """Return the leaf of each row and its terms, from rows in read types. O(rows x depth)."""
+        found = pa.table({"0": self._leaves(rows, schema)})
+        terms = self._within.keys(rows, schema).columns if self._within else []
+        for place, column in enumerate(terms, 1):
+            found = found.append_column(str(place), column)
+        return found
+
+    def _leaves(self, rows: pa.Table, schema: Schema) -> pa.Array:
+        leaves = [needed_leaf(column_id, self._sort, schema) for column_id in self._cut_ids]
         tests = self._tests(schema)
         columns = [leaf_values(rows, leaf.path) for leaf in leaves]
         found = np.empty(rows.num_rows, np.uint64)
@@ -69,13 +86,16 @@ class TreeKeys:
             piece = pa.table(pieces, names=[leaf.name for leaf in leaves])
             found[start : start + len(piece)] = _leaves_of_rows(self._tree, tests, piece, schema)
             start += len(piece)
-        return pa.table({"0": pa.array(found)})
+        return pa.array(found)
 
     def bounds(self, statistics: Statistics, schema: Schema) -> Bounds:
-        """Return the first and last leaf that rows of each block may fall into. O(blocks x nodes)."""
+        """Return the first and last leaf that rows of each block may fall into, and bounds of the terms.
+
+        O(blocks x nodes).
+        """
         count = len(statistics.row_count)
         known = np.ones(count, bool)
-        for column_id in self.column_ids:
+        for column_id in self._cut_ids:
             leaf = schema.leaf_by_id(column_id)
             known &= _is_known(None if leaf is None else statistics.column(leaf), statistics)
         first, last = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
@@ -84,8 +104,15 @@ class TreeKeys:
             for start in range(0, count, _BLOCKS_AT_ONCE):
                 some = slice(start, start + _BLOCKS_AT_ONCE)
                 first[some], last[some] = _reached(self._tree, tests, _Part(statistics, some), schema)
+        exact = known & (first == last)
+        if self._within is None:
+            return Bounds(low=[pa.array(first)], high=[pa.array(last)], known=known, exact=exact)
+        within = self._within.bounds(statistics, schema)
         return Bounds(
-            low=[pa.array(first)], high=[pa.array(last)], known=known, exact=known & (first == last)
+            low=[pa.array(first), *within.low],
+            high=[pa.array(last), *within.high],
+            known=known & within.known,
+            exact=exact & within.exact,
         )
 
     def sorting_columns(self, schema: Schema) -> Sequence[SortingColumn]:
@@ -99,7 +126,7 @@ class TreeKeys:
         return (self._tree.text,)
 
     def widening_problem(self, before: Leaf, after: Leaf) -> str | None:
-        """Return whether a value of a cut does not fit the wider type."""
+        """Return whether a value of a cut does not fit the wider type, or a term has a problem with it."""
         for cut in self._tree.cuts:
             try:
                 if cut.column_id == before.id:
@@ -107,7 +134,7 @@ class TreeKeys:
                     test_of_cut(cut, after)
             except pa.ArrowInvalid as error:
                 return f"a value of the tree does not fit ({error})"
-        return None
+        return self._within.widening_problem(before, after) if self._within else None
 
     @property
     def _tree(self) -> Tree:

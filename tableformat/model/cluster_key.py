@@ -7,14 +7,14 @@ to a form that they handle correctly, see `_transform_input`.
 
 Texts, in which words ignore case: `l_shipdate, year(ts) desc nulls first, truncate(4, s), bucket(16, "odd name")`, or
 a *layout*, alone: a curve through 2 to 4 columns, `zorder(ts, customer)`, `hilbert(ts, customer, "odd name")`, or a
-tree made from conditions, `qdtree(file:cuts.sql, min_rows=100000)`.
+tree made from conditions, `qdtree(file:cuts.sql, min_rows=100000, by="ts, id")`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -141,6 +141,7 @@ class Sort:
             problem = "a column is named twice"
         try:
             tree = tree_of(self.parameters) if self.kind == TREE else None
+            _ = self.within
             count = len(ids) if tree else len(ranges_of(self.parameters).boundaries)
         except ValueError as error:
             raise ValueError(f"sort {self.id}: {error}") from error
@@ -150,6 +151,12 @@ class Sort:
             problem = "a tree of other columns"
         if problem:
             raise ValueError(f"sort {self.id}: {problem}")
+
+    @property
+    def within(self) -> tuple[Term, ...]:
+        """What the rows of a tree's leaf are sorted by; nothing for other kinds."""
+        tree = tree_of(self.parameters) if self.kind == TREE else None
+        return tuple(map(_term_from_members, tree.by)) if tree else ()
 
     @property
     def is_curve(self) -> bool:
@@ -210,7 +217,10 @@ the place of the cluster key where there is none."""
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """What the text of a cluster key says: all of a sort but its id and parameters, of a tree only its source."""
+    """What the text of a cluster key says: all of a sort but its id and parameters.
+
+    Of a tree it says only the source, and as `terms` what the rows of a leaf are sorted by.
+    """
 
     kind: str = "linear"
     terms: tuple[Term, ...]
@@ -254,7 +264,10 @@ def parse_key(texts: str | Sequence[str], schema: Schema) -> Key:
     kind = TREE if tree else _take_curve(scanners[0]) if scanners else None
     if kind is None:
         return Key(terms=parse_terms(given, schema))
-    terms = () if tree else _parse_curve_columns(scanners[0], kind, schema)
+    terms = _parse_curve_columns(scanners[0], kind, schema) if tree is None else ()
+    if tree and tree.by:
+        terms = parse_terms(tree.by, schema)
+        tree = replace(tree, by=", ".join(term_to_text(term, schema) for term in terms))
     if not scanners[0].at_end() or len(given) > 1:
         raise scanners[0].error(f"{kind}(...) is a whole cluster key; expected nothing beside it")
     return Key(kind=kind, terms=terms, tree=tree)
@@ -560,6 +573,13 @@ def _describe(term: Term, schema: Schema) -> str:
     if term.function == "identity":
         return name
     return f"{term.function}({name})" if term.width is None else f"{term.function}({term.width}, {name})"
+
+
+def _term_from_members(members: tuple[Any, ...]) -> Term:
+    names = ("column_id", "transform", "descending", "nulls_first")
+    if len(members) != len(names):
+        raise _wrong("by", f"{', '.join(names)} of each term", members)
+    return _term_from_json(dict(zip(names, members, strict=True)), "by")
 
 
 def _term_from_json(value: object, place: str) -> Term:

@@ -34,7 +34,7 @@ class BlockScan:
 class ScanReport:
     """One scan, to its last row or to where its reader stopped (`complete` is then false).
 
-    `blocks_total` counts the snapshot's blocks, `blocks_pruned` those that statistics ruled out, `blocks_read` those
+    `blocks_total` counts the snapshot's blocks, `blocks_pruned` those that metadata ruled out, `blocks_read` those
     opened. In a scan with a limit some blocks are neither.
     """
 

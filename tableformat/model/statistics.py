@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,17 @@ class BlockStatistics(Protocol):
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
         """Return the statistics of one column; None if no block has any."""
+
+
+@runtime_checkable
+class Described(Protocol):
+    """Blocks of which more is known than statistics."""
+
+    def described(self, condition: Any) -> Callable[[Any], npt.NDArray[np.uint8]] | None:
+        """Return what tells, of a condition and of each part of it, the outcomes that rows of each block may have.
+
+        None if nothing is known. The sets are those of `tblctl.tableformat.predicate.outcomes`.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -49,9 +49,13 @@ LEAF = -1
 
 _MOST_MIN_ROWS = 2**31 - 1
 _MOST_KEY_TEXT = 4_200
+_MOST_SOURCE_TEXT = 4_000
+_QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _BARE_FILE = re.compile(r'[^\s,()"]+')
-_FILE = re.compile(rf'"(?:[^"]|"")+"|{_BARE_FILE.pattern}')
+_FILE = re.compile(rf"{_QUOTED.pattern}|{_BARE_FILE.pattern}")
 _PARAMETERS = {"text", "columns", "cuts", "nodes"}
+_BY = "by"
+"""The parameter that only trees with an order within leaves have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,22 +65,25 @@ class TreeSource:
     Attributes:
         file: path or URL of a file of conditions.
         min_rows: the least rows of a leaf; None for those of a block.
+        by: the terms that rows of a leaf are sorted by, as text; empty for none.
     """
 
     file: str
     min_rows: int | None = None
+    by: str = ""
 
     @property
     def text(self) -> str:
         """The key as people write it."""
         bare = _BARE_FILE.fullmatch(self.file)
-        shown = self.file if bare else '"' + self.file.replace('"', '""') + '"'
+        shown = self.file if bare else _quoted(self.file)
         rows = "" if self.min_rows is None else f", min_rows={self.min_rows}"
-        return f"{TREE}(file:{shown}{rows})"
+        by = f", by={_quoted(self.by)}" if self.by else ""
+        return f"{TREE}(file:{shown}{rows}{by})"
 
 
 def take_tree(scanner: TextScanner) -> TreeSource | None:
-    """Step over `qdtree(file:PATH, min_rows=N)`; None if something else comes next, also a column of such a name.
+    """Step over `qdtree(file:PATH, min_rows=N, by="a, b")`; None if something else comes next, also a column so called.
 
     Raises:
         InputError: of the scanner's type: the text is wrong after `qdtree(`.
@@ -94,15 +101,41 @@ def take_tree(scanner: TextScanner) -> TreeSource | None:
     file = scanner.match(_FILE)
     if file is None:
         raise scanner.error("expected the path or URL of a file of conditions")
-    if file.startswith('"'):
-        file = file[1:-1].replace('""', '"')
-    min_rows = None
-    if scanner.take(","):
-        if not (scanner.word("min_rows") and scanner.take("=")):
-            raise scanner.error("expected min_rows=N, the least rows of a leaf")
-        min_rows = scanner.number(1, _MOST_MIN_ROWS)
+    source = TreeSource(file=_unquoted(file), **_take_options(scanner))
     scanner.expect(")")
-    return TreeSource(file=file, min_rows=min_rows)
+    if len(source.text) > _MOST_SOURCE_TEXT:
+        raise scanner.error(f"expected a key of at most {_MOST_SOURCE_TEXT:,} characters", start)
+    return source
+
+
+def _take_options(scanner: TextScanner) -> dict[str, Any]:
+    """Step over `, min_rows=N` and `, by="terms"`, in any order."""
+    found: dict[str, Any] = {}
+    while scanner.take(","):
+        start = scanner.offset
+        name = next((word for word in ("min_rows", _BY) if scanner.word(word)), None)
+        if name is None or not scanner.take("="):
+            raise scanner.error(
+                'expected min_rows=N, the least rows of a leaf, or by="a, b", their order', start
+            )
+        if name in found:
+            raise scanner.error(f"{name} is given twice", start)
+        if name == _BY:
+            text = scanner.match(_QUOTED)
+            if text is None:
+                raise scanner.error('expected the order of the rows of a leaf in double quotes: by="a, b"')
+            found[name] = _unquoted(text)
+        else:
+            found[name] = scanner.number(1, _MOST_MIN_ROWS)
+    return found
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,6 +183,7 @@ class Tree:
         columns: id and statistic type, at that time, of each column that a cut tests.
         cuts: the tests, each once.
         nodes: the number of the cut of each node, LEAF for a leaf: a node, then all on its left, then all on its right.
+        by: what the rows of a leaf are sorted by: the members of each term, a column's id first.
 
     Raises:
         ValueError: at construction: nodes are not those of a tree, or columns not those of its cuts.
@@ -159,6 +193,7 @@ class Tree:
     columns: tuple[tuple[int, pa.DataType], ...]
     cuts: tuple[Cut, ...]
     nodes: tuple[int, ...]
+    by: tuple[tuple[Any, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.text) > _MOST_KEY_TEXT:
@@ -215,6 +250,7 @@ class Tree:
             ("columns", tuple((column_id, type_to_text(kind)) for column_id, kind in self.columns)),
             ("cuts", tuple(cut.to_json() for cut in self.cuts)),
             ("nodes", self.nodes),
+            *([(_BY, self.by)] if self.by else []),
         )
 
 
@@ -234,11 +270,12 @@ def tree_of(parameters: tuple[tuple[str, Any], ...]) -> Tree:
 @functools.lru_cache(maxsize=128)
 def _tree_of(parameters: tuple[tuple[str, Any], ...]) -> Tree:
     given = dict(parameters)
-    if given.keys() != _PARAMETERS:
+    if given.keys() - {_BY} != _PARAMETERS:
         msg = f"expected {', '.join(sorted(_PARAMETERS))}, got {', '.join(map(str, given))[:100]}"
         raise ValueError(msg)
     nodes = given["nodes"]
-    arrays = (given["columns"], given["cuts"], nodes)
+    by = given.get(_BY, ())
+    arrays = (given["columns"], given["cuts"], nodes, by)
     if not isinstance(given["text"], str) or not all(isinstance(item, tuple) for item in arrays):
         msg = "expected a key's text, and arrays of columns, cuts and nodes"
         raise ValueError(msg)
@@ -248,7 +285,10 @@ def _tree_of(parameters: tuple[tuple[str, Any], ...]) -> Tree:
     columns = tuple(map(_column_of, given["columns"]))
     kinds = dict(columns)
     cuts = tuple(_cut_of(item, kinds) for item in given["cuts"])
-    return Tree(text=given["text"], columns=columns, cuts=cuts, nodes=nodes)
+    if _BY in given and (not by or not all(isinstance(item, tuple) for item in by)):
+        msg = "expected terms in the order within leaves"
+        raise ValueError(msg)
+    return Tree(text=given["text"], columns=columns, cuts=cuts, nodes=nodes, by=by)
 
 
 def _column_of(item: object) -> tuple[int, pa.DataType]:

@@ -169,15 +169,22 @@ class NativeVersion:
 
         metadata = self._metadata
         clustered = clustered and sort.is_order
-        leaves = [self.schema.leaf(name) for name in condition_columns(condition, self.schema)]
+        node = None
+        if condition is not None:
+            from tblctl.tableformat.predicate.nodes import node_of
+
+            node = node_of(condition, self.schema)  # imports PyIceberg, which takes 0.3 s
+        leaves = [self.schema.leaf(name) for name in condition_columns(node, self.schema)]
         others = ["path", "same_key_rows", *_FIGURES, *range_columns(self.schema, sort, clustered=clustered)]
         others += ["run_id"] if runs else []
-        metadata.fetch_statistics(leaves, others)
         matched = None
-        if condition is not None:
-            from tblctl.tableformat.predicate.match import match  # imports PyIceberg, which takes 0.3 s
+        if node is None:
+            metadata.fetch_statistics(leaves, others)
+        else:
+            from tblctl.tableformat.predicate.match import match
 
-            matched = np.asarray(match(condition, metadata, self.schema).outcome != NONE)
+            metadata.fetch_for(node, leaves, others)
+            matched = np.asarray(match(node, metadata, self.schema).outcome != NONE)
         ranges = fetch_key_ranges(metadata, sort, clustered=clustered)
         figures = {name: np.asarray(metadata.values(name), dtype=np.int64) for name in _FIGURES}
         same_key_rows = metadata.values("same_key_rows").cast(pa.int64()).fill_null(-1)

@@ -42,7 +42,7 @@ from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.workload.place import FOLDER, LogPlace
 
 if TYPE_CHECKING:
-    from tblctl.tableformat.native.read.layouts import Layout
+    from tblctl.tableformat.keys.tree_making import Layout
     from tblctl.tableformat.native.write.input_rows import InputRows
     from tblctl.tableformat.native.write.staged_write import StagedWrite
     from tblctl.tableformat.native.write.write_planner import Taken

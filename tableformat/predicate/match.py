@@ -23,7 +23,15 @@ import pyarrow.types as pat
 
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
-from tblctl.tableformat.model.statistics import ALL, NONE, SOME, BlockStatistics, Bound, ColumnStatistics
+from tblctl.tableformat.model.statistics import (
+    ALL,
+    NONE,
+    SOME,
+    BlockStatistics,
+    Bound,
+    ColumnStatistics,
+    Described,
+)
 from tblctl.tableformat.predicate.leaf_tests import pattern_holds
 from tblctl.tableformat.predicate.nodes import (
     AllOf,
@@ -37,12 +45,9 @@ from tblctl.tableformat.predicate.nodes import (
     node_of,
     tests_of,
 )
-
-_TRUE, _FALSE, _NULL = 1, 2, 4  # the bits of a set of outcomes
-_BITS = {True: _TRUE, False: _FALSE, None: _NULL}
+from tblctl.tableformat.predicate.outcomes import BITS, FALSE, IS, NOT, NULL, TRUE, Sets, both, either
 
 Bools = npt.NDArray[np.bool_]
-Sets = npt.NDArray[np.uint8]
 Outcomes = npt.NDArray[np.int8]
 
 
@@ -65,9 +70,9 @@ class Match:
     @cached_property
     def terms(self) -> tuple[TermMatch, ...]:
         """One entry per predicate, in the order written; worked out on first use, since it costs as much again."""
-        views = _Views(self._statistics)
+        views = _Views(self._statistics, self._node)
         return tuple(
-            TermMatch(test.text, test.leaf.id, _outcomes(_test_sets(test, views), self._statistics))
+            TermMatch(test.text, test.leaf.id, _outcomes(_sets(test, views), self._statistics))
             for test in tests_of(self._node)
         )
 
@@ -81,30 +86,35 @@ def match(expression: Any, statistics: BlockStatistics, schema: Schema) -> Match
         InvalidPredicateError: see `resolve`.
     """
     node = node_of(expression, schema)
-    outcome = _outcomes(_sets(node, _Views(statistics)), statistics)
+    outcome = _outcomes(_sets(node, _Views(statistics, node)), statistics)
     return Match(outcome=outcome, _node=node, _statistics=statistics)
 
 
 def _outcomes(sets: Sets, statistics: BlockStatistics) -> Outcomes:
-    outcome = np.where(sets == _TRUE, ALL, (sets & _TRUE) * SOME).astype(np.int8)
+    outcome = np.where(sets == TRUE, ALL, (sets & TRUE) * SOME).astype(np.int8)
     outcome[statistics.row_count == 0] = NONE
     return outcome
 
 
 def _sets(node: Node, views: _Views) -> Sets:
+    found = _sets_of_statistics(node, views)
+    return found if views.described is None else found & views.described(node)
+
+
+def _sets_of_statistics(node: Node, views: _Views) -> Sets:
     match node:
         case Test():
             return _test_sets(node, views)
         case Constant():
-            return np.full(views.count, _BITS[node.value], np.uint8)
+            return np.full(views.count, BITS[node.value], np.uint8)
         case AllOf():
-            return reduce(_and, (_sets(child, views) for child in node.children))
+            return reduce(both, (_sets(child, views) for child in node.children))
         case AnyOf():
-            return reduce(_or, (_sets(child, views) for child in _with_lists(node.children)))
+            return reduce(either, (_sets(child, views) for child in _with_lists(node.children)))
         case Negation():
-            return _NOT[_sets(node.child, views)]
+            return NOT[_sets(node.child, views)]
         case Truth():
-            return _IS[node.value][_sets(node.child, views)]
+            return IS[node.value][_sets(node.child, views)]
 
 
 def _with_lists(children: tuple[Node, ...]) -> Iterator[Node]:
@@ -136,48 +146,11 @@ def _is_listed(test: Test) -> bool:
     return bool(pat.is_integer(kind) or pat.is_string(kind) or pat.is_large_string(kind))
 
 
-def _and_rows(left: int, right: int) -> int:
-    """AND of two outcomes: false wins over NULL, NULL over true."""
-    return _FALSE if _FALSE in (left, right) else max(left, right)
-
-
-def _table(combine: Any) -> Sets:
-    """Return the 64 results of `combine` over all pairs of sets, since any two of their outcomes may occur together."""
-    bits = (_TRUE, _FALSE, _NULL)
-    pairs = [(a, b) for a in range(8) for b in range(8)]
-    results = [
-        sum(
-            {combine(x, y) for x in bits if x & a for y in bits if y & b}
-        )  # distinct bits: their sum is their union
-        for a, b in pairs
-    ]
-    return np.array(results, np.uint8)
-
-
-_NOT: Sets = np.array(
-    [bits & _NULL | (bits & _TRUE) << 1 | (bits & _FALSE) >> 1 for bits in range(8)], np.uint8
-)
-_IS: dict[bool | None, Sets] = {
-    value: np.array([bool(bits & bit) * _TRUE | bool(bits & ~bit) * _FALSE for bits in range(8)], np.uint8)
-    for value, bit in _BITS.items()
-}
-_AND = _table(_and_rows)
-_OR = _table(lambda x, y: int(_NOT[_and_rows(int(_NOT[x]), int(_NOT[y]))]))
-
-
-def _and(left: Sets, right: Sets) -> Sets:
-    return np.take(_AND, left << 3 | right)
-
-
-def _or(left: Sets, right: Sets) -> Sets:
-    return np.take(_OR, left << 3 | right)
-
-
 def _test_sets(test: Test, views: _Views) -> Sets:
     """Return the outcomes that the rows of each block may have; exact where bounds are exact and hold one value."""
     view = views.of(test.leaf)
     if test.operator is Operator.NEVER:
-        return np.full(views.count, _NULL, np.uint8)
+        return np.full(views.count, NULL, np.uint8)
     if test.operator is Operator.NULL:
         true, false, null = view.may_be_null, view.may_be_value, None
     else:
@@ -185,8 +158,8 @@ def _test_sets(test: Test, views: _Views) -> Sets:
         null = view.may_be_null
     if test.negated:
         true, false = false, true
-    sets: Sets = true * np.uint8(_TRUE) | false * np.uint8(_FALSE)
-    return sets if null is None else sets | null * np.uint8(_NULL)
+    sets: Sets = true * np.uint8(TRUE) | false * np.uint8(FALSE)
+    return sets if null is None else sets | null * np.uint8(NULL)
 
 
 def _value_outcomes(test: Test, view: _View) -> tuple[Bools, Bools]:
@@ -240,8 +213,9 @@ class _View:
 class _Views:
     """The views of all columns, each computed once: a chain may test one column 10,000 times."""
 
-    def __init__(self, statistics: BlockStatistics) -> None:
+    def __init__(self, statistics: BlockStatistics, node: Node) -> None:
         self._statistics = statistics
+        self.described = statistics.described(node) if isinstance(statistics, Described) else None
         self._found: dict[int, _View] = {}
         self.count = len(statistics.row_count)
 

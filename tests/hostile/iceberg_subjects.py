@@ -42,6 +42,7 @@ from tblctl.tableformat.iceberg.reading.column_ids import NameMapping, with_ids
 from tblctl.tableformat.iceberg.reading.position_deletes import PositionDeletes
 from tblctl.tableformat.iceberg.version import IcebergVersion
 from tblctl.tableformat.model.cluster_key import parse_key
+from tblctl.tableformat.model.tree import Cut, Tree
 from tblctl.tableformat.parquet.opened import BlockAddress
 from tblctl.tableformat.storage import Storage
 
@@ -299,21 +300,31 @@ def parse_footer_keys(data: bytes) -> object:
 # -- texts
 
 
+_TREE = "qdtree(file:cuts.sql)"
+
+
 def curves() -> Sequence[bytes]:
     schema = _version().schema
     key = parse_key("hilbert(id, share, price, region)", schema)
     sort = _version().sort_by(", ".join(key.texts(schema)))
-    return [json.dumps(dict(sort.parameters)).encode()]
+    cut = Cut(column_id=schema.leaf("id").id, operator="<", values=pa.array([5], pa.int64()))
+    columns = ((cut.column_id, pa.int64()),)
+    tree = Tree(
+        text=_TREE, columns=columns, cuts=(cut,), nodes=(0, -1, -1), by=((1, "identity", True, False),)
+    )
+    return [json.dumps(dict(sort.parameters)).encode(), json.dumps(dict(tree.to_parameters())).encode()]
 
 
 def parse_curve(data: bytes) -> object:
-    """Boundaries that cannot be read are made anew: whatever a property has, it raises nothing."""
+    """Boundaries or trees that cannot be read are not used: whatever a property has, it raises nothing."""
     schema = _version().schema
     key = parse_key("hilbert(id, share, price, region)", schema)
     packed = base64.b64encode(zlib.compress(data)).decode()
     for text in (packed, text_of(data)):
         found = stored_sort({property_of(key): text}, key, schema)
         assert found is None or found.terms == key.terms
+        tree = parse_key(_TREE, schema)
+        stored_sort({property_of(tree): text}, tree, schema)
     return packed
 
 

@@ -117,7 +117,7 @@ def cluster_keys() -> Sequence[bytes]:
         'truncate(3, name), "place".x',
         "mode asc, id",
         'hilbert(id, "place".x, name)',
-        'qdtree(file:"odd, name.sql", min_rows=100)',
+        'qdtree(file:"odd, name.sql", min_rows=100, by="day(moment) desc, ""place"".x")',
     )
 
 

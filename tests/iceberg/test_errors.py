@@ -457,24 +457,3 @@ def test_a_recluster_that_may_not_write_where_manifests_or_data_go_is_refused_be
     error = failure(AccessDeniedError, lambda: lake.open("t").recluster(policy="full"))
     assert f"/{folder}; nothing was changed" in str(error)
     assert table.refresh().metadata_location == before
-
-
-def test_a_tree_is_refused_and_nothing_changes(lake: Lake) -> None:
-    key = "qdtree(file:cuts.sql)"
-    made = lake.create("t", fields(id=LongType(), x=LongType()), properties={"tblctl.cluster-by": "id"})
-    append(made, id=[1, 2], x=[2, 1])
-    append(made, id=[2, 3], x=[3, 4])
-    table = tblctl.from_iceberg(made)
-    before = table.snapshot
-    for use in (
-        lambda: table.recluster(cluster_by=key, final=True),
-        lambda: table.plan(cluster_by=key),
-        lambda: table.info(columns=key),
-        lambda: table.plan("size", options={"sort_columns": key}),
-    ):
-        assert "only of tables in tblctl's own format" in str(failure(InvalidKeyError, use))
-    assert table.snapshot == before
-    with made.transaction() as change:
-        change.set_properties({"tblctl.cluster-by": key})
-    error = failure(InvalidKeyError, lambda: tblctl.from_iceberg(made.refresh()).info())
-    assert "the property tblctl.cluster-by" in str(error)

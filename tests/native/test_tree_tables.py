@@ -212,6 +212,34 @@ def test_columns_are_kept_by_id_and_cannot_be_dropped(memory_url: str, tmp_path:
     assert table.check(deep=True).problems == ()
 
 
+def test_rows_of_a_leaf_are_sorted_by_what_by_says(memory_url: str, tmp_path: Path) -> None:
+    key = filed(tmp_path).replace(")", ', by="n desc, truncate(1, c)")')
+    table = make(memory_url, key)
+    assert table.cluster_by == (key,)
+    sort = head(table).sort
+    assert [term.column_id for term in sort.within] == [3, 1]
+    before = every_row(table)
+    table.recluster(policy="full")
+    assert in_order(table)
+    assert every_row(table) == before
+    storage = table._native.storage
+    for block in table.files():
+        written = pq.read_table(pa.BufferReader(storage.read(block.path)))
+        keys = key_table(written, sort, head(table).schema)
+        assert keys.schema.types == [pa.uint64(), pa.int32(), pa.string()]
+        ends = keys.slice(0, 1).to_pylist() + keys.slice(len(keys) - 1).to_pylist()
+        assert [block.min, block.max] == [tuple(end.values()) for end in ends]
+        assert is_sorted(keys, sort)
+    with pytest.raises(InvalidKeyError, match="column n cannot be dropped"):
+        table.drop_column("n")
+    assert table.check(deep=True).problems == ()
+    table.update({"n": 4}, where="n = 0")
+    assert table.check(deep=True).problems == ()
+    assert table.info().unclustered_block_count == 0
+    snapshot = head(table)
+    assert snapshot_file.decode(snapshot_file.encode_snapshot(snapshot), snapshot.sequence) == snapshot
+
+
 def test_columns_in_structs_are_cut(memory_url: str, tmp_path: Path) -> None:
     data = pa.table({"s": [{"a.b": number % 7, "z": None} for number in range(200)]})
     table = tblctl.create(memory_url, data.schema.remove_metadata(), options={"block_rows": 20})
@@ -282,6 +310,15 @@ def test_of_many_blocks_some_are_read_and_min_rows_is_scaled(
         ("qdtree(file:a.sql, min_rows=many)", "whole number from 1"),
         ("qdtree(file:a.sql, min_rows=1e3)", "expected \\)"),
         ("qdtree(file:a.sql, least=5)", "expected min_rows=N"),
+        ("qdtree(file:a.sql, by=n)", "in double quotes"),
+        ("qdtree(file:a.sql, by n)", 'by="a, b"'),
+        ('qdtree(file:a.sql, by="")', "in double quotes"),
+        ('qdtree(file:a.sql, by="gone")', "gone"),
+        ('qdtree(file:a.sql, by="n, n desc")', "given twice"),
+        ('qdtree(file:a.sql, by="hilbert(n, x)")', "whole cluster key"),
+        ('qdtree(file:a.sql, by="n", by="x")', "by is given twice"),
+        ("qdtree(file:a.sql, min_rows=1, min_rows=2)", "min_rows is given twice"),
+        (f"qdtree(file:{'a' * 4000})", "at most 4,000 characters"),
         ("qdtree(file:a.sql), n", "nothing beside it"),
         ("n, qdtree(file:a.sql)", "whole cluster key"),
         ("qdtree(file:/nowhere/at/all.sql)", "no file of conditions /nowhere/at/all.sql"),

@@ -166,7 +166,7 @@ class Outputs:
         Zeros of both signs are equal here, and not in Iceberg; so is NaN of several kinds. So a column that may hold
         them is no proof.
         """
-        if sort is None or sort.is_curve or self._order is None or self._order[1] != sort.terms:
+        if sort is None or sort.is_layout or self._order is None or self._order[1] != sort.terms:
             return None
         for term in sort.terms:
             leaf = self.layout.schema.leaf_by_id(term.column_id)

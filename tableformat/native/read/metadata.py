@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,12 +26,18 @@ from tblctl.tableformat.native.log.segment_columns import (
     BASE_COLUMNS,
     SEAL_COLUMNS,
     key_kinds,
+    key_names,
     statistic_names,
 )
 from tblctl.tableformat.native.log.segment_reader import blocks_of, read_segment, seals_of
 from tblctl.tableformat.parquet.opened import BlockAddress
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, damaged
+from tblctl.tableformat.predicate.outcomes import ANY
 from tblctl.tableformat.storage import Storage
+
+if TYPE_CHECKING:
+    from tblctl.tableformat.keys.tree_leaves import TreeLeaves
+    from tblctl.tableformat.predicate.nodes import Node
 
 _ADDRESS_FACTS = ("path", "size_bytes", "row_count", "uncompressed_bytes", "schema_id")
 ADDRESS_COLUMNS = (*_ADDRESS_FACTS, *SEAL_COLUMNS)
@@ -175,6 +183,42 @@ class BlockMetadata:
         marks = pc.fill_null(self.values(f"column_{leaf.id}_exact").cast(pa.bool_()), False)  # noqa: FBT003
         return np.asarray(marks.to_numpy(zero_copy_only=False), dtype=bool)
 
+    def fetch_for(self, condition: Node, leaves: Iterable[Leaf], others: Iterable[str] = ()) -> None:
+        """Read all that `match` needs for a condition on some columns, and other metadata columns, in one pass."""
+        names = [name for tree in self._trees(condition) for name in _leaf_columns(tree.sort_id)]
+        self.fetch_statistics(leaves, [*names, *others])
+
+    def described(self, condition: Node) -> Callable[[Node], npt.NDArray[np.uint8]] | None:
+        """Return what the leaves of trees tell of a condition, see `tree_leaves.py`; None if no block is in such order.
+
+        A block counts that names a live tree, and whose first and last leaf are exact.
+        """
+        known = []
+        for tree in self._trees(condition):
+            low, high, exact = _leaf_columns(tree.sort_id)
+            own = pc.equal(self.values("cluster_key_id"), pa.scalar(tree.sort_id, pa.int32()))
+            sure = pc.fill_null(pc.and_(own, self.values(exact).cast(pa.bool_())), False)  # noqa: FBT003
+            first, last = (
+                self.values(name).cast(pa.int64()).fill_null(-1).to_numpy() for name in (low, high)
+            )
+            within = (first >= 0) & (first <= last) & (last < tree.leaf_count)
+            rows = np.flatnonzero(sure.to_numpy(zero_copy_only=False) & within)
+            if len(rows):
+                known.append((tree, rows, first[rows], last[rows]))
+
+        def outcomes(part: Node) -> npt.NDArray[np.uint8]:
+            found = np.full(len(self), ANY, np.uint8)
+            for tree, rows, first, last in known:
+                found[rows] = tree.outcomes(part, first, last)
+            return found
+
+        return outcomes if known else None
+
+    def _trees(self, condition: Node) -> list[TreeLeaves]:
+        from tblctl.tableformat.keys.tree_leaves import leaves_for
+
+        return leaves_for(self._sorts, condition, self.schema)
+
     def crossed(self, row: int, what: str) -> CorruptTableError:
         """Return the error that the bounds of the block in this row contradict each other."""
         path = self.segment_of(row).path
@@ -249,6 +293,12 @@ class BlockMetadata:
                 raise damaged(self.segments[place].path, error) from error
         found.extend(by_row[row] for row in rows.tolist())
         return tuple(found)
+
+
+def _leaf_columns(sort_id: int) -> tuple[str, str, str]:
+    """Return the names of the columns of the first and the last leaf by a tree, and of whether these are exact."""
+    (low, *_), (high, *_), exact = key_names(sort_id, 1)
+    return low, high, exact
 
 
 def block_metadata(storage: Storage, snapshot: Snapshot) -> BlockMetadata:

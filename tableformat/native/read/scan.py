@@ -50,7 +50,7 @@ class Selection:
         outcome: SOME or ALL for each of them.
         column_ids: of every schema that the table had.
         segments_total, blocks_total: of the snapshot.
-        blocks_pruned: blocks that statistics ruled out.
+        blocks_pruned: blocks that statistics, or the leaves of a tree, ruled out.
     """
 
     metadata: BlockMetadata
@@ -111,8 +111,10 @@ def _match_all(
     if segments:
         seen = match(condition, SegmentSummaries(segments), schema).outcome
         segments = tuple(segment for segment, some in zip(segments, seen != NONE, strict=True) if some)
-    metadata = BlockMetadata(storage, segments, schema)
-    metadata.fetch_statistics([schema.leaf(name) for name in condition_columns(condition, schema)], columns)
+    metadata = BlockMetadata(storage, segments, schema, snapshot.sorts.values())
+    metadata.fetch_for(
+        condition, [schema.leaf(name) for name in condition_columns(condition, schema)], columns
+    )
     return metadata, match(condition, metadata, schema).outcome
 
 

@@ -1,4 +1,4 @@
-"""Read the file of conditions that a tree is made from."""
+"""Where the conditions come from that a tree is made from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tblctl.tableformat.errors import InvalidKeyError, InvalidPredicateError, TblctlError
 from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.tree import TreeSource
 from tblctl.tableformat.predicate.cuts import contradiction
 from tblctl.tableformat.predicate.nodes import Node, node_of, tests_of
 from tblctl.tableformat.predicate.sql.condition_file import PredicateText, split_predicates
@@ -17,6 +18,20 @@ MOST_CONDITIONS = 200
 
 MOST_BYTES = 1 << 20
 """Of a file."""
+
+
+def conditions_of(source: TreeSource, reach: Callable[[str], Storage], schema: Schema) -> list[Node]:
+    """Return the conditions of a source: the one place where the source that a key names becomes conditions.
+
+    Args:
+        source: what the key says.
+        reach: returns the storage at a folder's path or URL.
+        schema: of the table.
+
+    Raises:
+        InvalidKeyError, InvalidPredicateError: see `read_conditions`.
+    """
+    return read_conditions(source.file, reach, schema)
 
 
 def read_conditions(file: str, reach: Callable[[str], Storage], schema: Schema) -> list[Node]:
