@@ -115,8 +115,7 @@ def open(
             read.
         SnapshotNotFoundError: `as_of` names no readable snapshot.
     """
-    if record is not None:
-        record_rate(record)
+    record_rate("off" if record is None else record)
     if is_iceberg(location):
         table: Any = open_iceberg(
             location,

@@ -112,8 +112,7 @@ def info(
         table = tblctl.open(locations[0], **opening)
         drawn: dict[str, Any] = {"picture": picture, "compare": compare}
         if isinstance(table, tblctl.ParquetFolder):
-            if history or metrics_file is not None:
-                flag = "--history" if history else "--metrics-file"
+            if flag := "--history" if history else "--metrics-file" if metrics_file else None:
                 params.refuse(f"{flag} is for tables: plain files have no versions")
             show_folder(table, columns, where, worst=worst, as_json=as_json, **drawn)
             return

@@ -149,12 +149,9 @@ def _gc_steps(call: Call) -> bool:
 
 
 def _schedules(pair: tuple[str, str]) -> list[str]:
-    """Return the orders of steps that are tried: some of them on each commit, `make test-thorough` takes more."""
     if "gc" in pair:
         return interleavings(a=7, b=3)[:: 3 if EVERYTHING else 7]
-    if pair in THOROUGH:
-        return interleavings(a=4, b=4)[:: 2 if EVERYTHING else 5]
-    return interleavings(a=3, b=3)[:: 1 if EVERYTHING else 2]
+    return (interleavings(a=4, b=4)[::2] if pair in THOROUGH else interleavings(a=3, b=3))[:: 2 - EVERYTHING]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=" and ".join)
