@@ -220,7 +220,7 @@ class ClusteredTable(Recorded):
             ConflictError: as for `info`.
         """
         from tblctl.advise.suggest import read_predicates, suggest
-        from tblctl.workload.typical import typical_conditions
+        from tblctl.workload.log import typical_conditions
 
         def read(version: Version) -> Suggestion:
             count = 0

@@ -3,35 +3,63 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tblctl.tableformat.errors import InvalidKeyError, InvalidPredicateError, TblctlError
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.model.tree import TreeSource
+from tblctl.tableformat.model.tree import TREE, TreeSource
 from tblctl.tableformat.predicate.cuts import contradiction
 from tblctl.tableformat.predicate.nodes import Node, node_of, tests_of
 from tblctl.tableformat.predicate.sql.condition_file import PredicateText, split_predicates
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.workload.queries import Query
+from tblctl.tableformat.workload.reader import ReadLog
+from tblctl.tableformat.workload.typical import typical
 
 MOST_CONDITIONS = 200
 """Of a file. Growing a tree for so many takes some seconds."""
+
+MOST_LOGGED = 100
+"""Conditions drawn from the log of queries."""
 
 MOST_BYTES = 1 << 20
 """Of a file."""
 
 
-def conditions_of(source: TreeSource, reach: Callable[[str], Storage], schema: Schema) -> list[Node]:
+def conditions_of(
+    source: TreeSource, reach: Callable[[str], Storage], schema: Schema, log: Callable[[], ReadLog] | None
+) -> list[Node]:
     """Return the conditions of a source: the one place where the source that a key names becomes conditions.
 
     Args:
         source: what the key says.
         reach: returns the storage at a folder's path or URL.
         schema: of the table.
+        log: reads the newest queries of the table; None for a table that does not exist yet.
 
     Raises:
-        InvalidKeyError, InvalidPredicateError: see `read_conditions`.
+        InvalidKeyError, InvalidPredicateError: see `read_conditions`; or the log has no condition that can be used.
     """
-    return read_conditions(source.file, reach, schema)
+    if source.file:
+        return read_conditions(source.file, reach, schema)
+    if log is None:
+        msg = f"{source.text}: a new table was asked nothing yet; name a file of conditions: {TREE}(file:cuts.sql)"
+        raise InvalidKeyError(msg)
+    return _logged_conditions(source, log().queries, schema)
+
+
+def _logged_conditions(source: TreeSource, queries: Sequence[Query], schema: Schema) -> list[Node]:
+    """Return conditions of queries, as often as they weigh, without those that name no column or hold for no row."""
+    found, _ = typical(queries, schema, MOST_LOGGED)
+    nodes = [node_of(expression, schema) for _, expression in found]
+    usable = [node for node in nodes if any(tests_of(node)) and not contradiction(node)]
+    if not usable:
+        msg = (
+            f"{source.text}: the log of queries has no condition that can be used; set the option recluster.record=on, "
+            f"or import logs (`tblctl workload LOC import FILE`), or name a file of conditions: {TREE}(file:cuts.sql)"
+        )
+        raise InvalidKeyError(msg)
+    return usable
 
 
 def read_conditions(file: str, reach: Callable[[str], Storage], schema: Schema) -> list[Node]:

@@ -41,7 +41,7 @@ ROOMS = {  # folder or file of tableformat/ -> what it may import of tableformat
     "keys": (*VALUES, "predicate"),
     "reshape": VALUES,
     "projection": (*VALUES, "reshape"),
-    "conditions": (*VALUES, "predicate", "storage"),
+    "conditions": (*VALUES, "predicate", "storage", "workload"),
     "port": (*VALUES, "environment", "progress", "storage", "workload"),
     "workload": (*VALUES, "environment", "storage", "predicate"),
     "pending": ("errors", "environment", "storage", "native/log"),

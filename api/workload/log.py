@@ -7,10 +7,14 @@ from typing import Any
 
 from tblctl.tableformat.errors import InvalidOptionError, TblctlError
 from tblctl.tableformat.port import TablePort, Version
+from tblctl.tableformat.workload import typical
 from tblctl.tableformat.workload.queries import Workload
 from tblctl.tableformat.workload.reader import MOST_QUERIES, ReadLog, read_log
 
 LOG = logging.getLogger("tblctl")
+
+SUGGESTED = 24
+"""So many typical conditions are drawn for `suggest`."""
 
 
 def log_of(
@@ -58,3 +62,16 @@ def workload_for(policy: object, port: TablePort[Any] | None, version: Version) 
         LOG.warning("%s goes without the log of its queries: %s", port.location, error)
         return None
     return found if found.queries else None
+
+
+def typical_conditions(port: TablePort[Any], version: Version) -> tuple[list[tuple[str, Any]], int]:
+    """Return typical conditions, as text and as expressions, and how many queries of the log they stand for.
+
+    None of a table without a log, or with one that cannot be read.
+    """
+    try:
+        queries = log_of(port, version, limit=typical.MOST_QUERIES).queries
+    except TblctlError as error:
+        LOG.debug("%s has no log of queries that can be read: %s", port.location, error)
+        return [], 0
+    return typical.typical(queries, version.schema, SUGGESTED)

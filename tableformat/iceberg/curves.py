@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.conditions import conditions_of
 from tblctl.tableformat.errors import ConflictError, InvalidKeyError
+from tblctl.tableformat.iceberg.log_place import log_place_of
 from tblctl.tableformat.iceberg.schema import sort_by, sort_number
 from tblctl.tableformat.keys.kinds import has_key_columns
 from tblctl.tableformat.keys.linear import needed_leaf
@@ -35,6 +36,8 @@ from tblctl.tableformat.model.curve import BITS, Ranges, frozen, ranges_of
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.tree import TREE, tree_of
+from tblctl.tableformat.workload.reader import ReadLog, read_log
+from tblctl.tableformat.workload.typical import MOST_QUERIES
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -267,7 +270,10 @@ def _tree_of_version(version: IcebergVersion, storages: DataStorage, key: Key) -
     def reach(folder: str) -> Storage:
         return storages.folder(folder if "://" in folder else os.path.abspath(folder))  # noqa: PTH100 (no I/O)
 
-    conditions = conditions_of(source, reach, version.schema)
+    def log() -> ReadLog:
+        return read_log(log_place_of(version, storages), version.table_id, limit=MOST_QUERIES)
+
+    conditions = conditions_of(source, reach, version.schema, log)
     maker = TreeMaker(source, key.terms, conditions, version.schema)
     samples = _samples_of_version(version, storages, maker.leaves, "a tree takes its cuts from rows")
     row_count = version.statistics(maker.leaves).row_count

@@ -20,6 +20,7 @@ from tblctl.tableformat.iceberg.catalog import TableLoader
 from tblctl.tableformat.iceberg.curves import Curves
 from tblctl.tableformat.iceberg.data_storage import DataStorage
 from tblctl.tableformat.iceberg.location import IcebergLocation
+from tblctl.tableformat.iceberg.log_place import log_place_of
 from tblctl.tableformat.iceberg.metadata_files import KeptFiles, MetadataFiles
 from tblctl.tableformat.iceberg.publish.summary import detail_of
 from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion, branches_of
@@ -43,9 +44,6 @@ MAIN = "main"
 
 PLANS = "tblctl.plans"
 """The table's property that says where pending plans are kept."""
-
-LOG_PATH, LOG_FOLDER = "tblctl.workload.path", "tblctl-workload"
-"""The table's property that says where queries are recorded, and the folder below its location without that."""
 
 _ID_DIGITS = 19  # a snapshot's id has 63 bits
 
@@ -234,12 +232,7 @@ class IcebergPort:
             InvalidOptionError: the property is a relative path.
         """
         version = self.newest()
-        given = version.metadata.properties.get(LOG_PATH)
-        if given and "://" not in given and not given.startswith("/"):
-            msg = f"{LOG_PATH} is {given!r:.140}: expected a URL, or a path that begins with /"
-            raise InvalidOptionError(msg)
-        place = given or f"{version.metadata.location.rstrip('/')}/{LOG_FOLDER}"
-        return LogPlace(storage=self._storages(version).folder(place))
+        return log_place_of(version, self._storages(version))
 
     def block_io(self, version: IcebergVersion) -> IcebergBlockIO:
         """Return the `BlockIO` of merge tasks for this version.

@@ -58,7 +58,7 @@ class TreeMaker:
         ]
         if not self._cuts:
             msg = (
-                f"no condition of {source.file} suggests a cut: expected comparisons of a column with =, <, <=, >, >=, "
+                f"no condition of {source.name} suggests a cut: expected comparisons of a column with =, <, <=, >, >=, "
                 "BETWEEN, IN, LIKE 'prefix%' or IS NULL"
             )
             raise InvalidKeyError(msg)
@@ -81,7 +81,7 @@ class TreeMaker:
         nodes = grow(rows, weights, self._cuts, self._conditions, self._schema, min_rows=min_rows)
         if nodes == (LEAF,):
             msg = (
-                f"no cut that the conditions of {self._source.file} suggest lets one of them skip rows and leaves "
+                f"no cut that the conditions of {self._source.name} suggest lets one of them skip rows and leaves "
                 f"{min_rows:,.0f} of about {total:,.0f} rows on both sides; give a smaller min_rows, or other "
                 "conditions"
             )

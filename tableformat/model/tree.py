@@ -30,6 +30,7 @@ from tblctl.tableformat.model.schema.types import (
 from tblctl.tableformat.model.values import value_to_json, values_from_json
 
 TREE = "qdtree"
+WORKLOAD = "workload"
 """The kind of sorts whose rows lie by the leaves of a tree."""
 
 LESS, LESS_EQUAL, IN, PREFIX, NULL = "<", "<=", "in", "prefix", "null"
@@ -63,7 +64,7 @@ class TreeSource:
     """What a tree is made from.
 
     Attributes:
-        file: path or URL of a file of conditions.
+        file: path or URL of a file of conditions; empty for those of the log of the table's queries.
         min_rows: the least rows of a leaf; None for those of a block.
         by: the terms that rows of a leaf are sorted by, as text; empty for none.
     """
@@ -75,15 +76,20 @@ class TreeSource:
     @property
     def text(self) -> str:
         """The key as people write it."""
-        bare = _BARE_FILE.fullmatch(self.file)
-        shown = self.file if bare else _quoted(self.file)
         rows = "" if self.min_rows is None else f", min_rows={self.min_rows}"
         by = f", by={_quoted(self.by)}" if self.by else ""
-        return f"{TREE}(file:{shown}{rows}{by})"
+        return f"{TREE}({self.name}{rows}{by})"
+
+    @property
+    def name(self) -> str:
+        """Where the conditions are, as the key says it."""
+        if not self.file:
+            return WORKLOAD
+        return f"file:{self.file if _BARE_FILE.fullmatch(self.file) else _quoted(self.file)}"
 
 
 def take_tree(scanner: TextScanner) -> TreeSource | None:
-    """Step over `qdtree(file:PATH, min_rows=N, by="a, b")`; None if something else comes next, also a column so called.
+    """Step over `qdtree(file:PATH, min_rows=N, by="a, b")`, or `qdtree(workload, ..)`; None if it is something else.
 
     Raises:
         InputError: of the scanner's type: the text is wrong after `qdtree(`.
@@ -93,19 +99,28 @@ def take_tree(scanner: TextScanner) -> TreeSource | None:
         scanner.offset = start
         return None
     start = scanner.offset
-    if scanner.word("workload"):
-        msg = f"there is no log of queries to learn from; name a file of conditions: {TREE}(file:cuts.sql)"
-        raise scanner.error(msg, start)
-    if not (scanner.word("file") and scanner.take(":")):
-        raise scanner.error(f"expected a file of conditions, as in {TREE}(file:cuts.sql)", start)
-    file = scanner.match(_FILE)
-    if file is None:
-        raise scanner.error("expected the path or URL of a file of conditions")
-    source = TreeSource(file=_unquoted(file), **_take_options(scanner))
+    source = TreeSource(file=_take_source(scanner), **_take_options(scanner))
     scanner.expect(")")
     if len(source.text) > _MOST_SOURCE_TEXT:
         raise scanner.error(f"expected a key of at most {_MOST_SOURCE_TEXT:,} characters", start)
     return source
+
+
+def _take_source(scanner: TextScanner) -> str:
+    """Step over `file:PATH` and return the path, or over `workload` and return an empty text."""
+    start = scanner.offset
+    if scanner.word(WORKLOAD):
+        return ""
+    if not (scanner.word("file") and scanner.take(":")):
+        msg = f"expected a file of conditions, as in {TREE}(file:cuts.sql), or {TREE}({WORKLOAD})"
+        raise scanner.error(msg, start)
+    file = scanner.match(_FILE)
+    if file is None:
+        raise scanner.error("expected the path or URL of a file of conditions")
+    path = _unquoted(file)
+    if not path:
+        raise scanner.error("expected the path or URL of a file of conditions", start)
+    return path
 
 
 def _take_options(scanner: TextScanner) -> dict[str, Any]:

@@ -240,6 +240,22 @@ def test_rows_of_a_leaf_are_sorted_by_what_by_says(memory_url: str, tmp_path: Pa
     assert snapshot_file.decode(snapshot_file.encode_snapshot(snapshot), snapshot.sequence) == snapshot
 
 
+def test_a_tree_grows_from_the_log_of_queries(memory_url: str, tmp_path: Path) -> None:
+    """Conditions that fit no column, or hold for no row, are left out."""
+    table = tblctl.create(memory_url, rows(0).schema, options={"block_rows": 50})
+    table.append(rows(0, 600))
+    log = tmp_path / "queries.sql"
+    texts = [*CONDITIONS.split(";"), "gone = 1", "a > 5 and a < 2"]
+    log.write_text(";\n".join(f"SELECT * FROM t WHERE {text}" for text in texts))
+    table.import_workload([str(log)], table="t")
+    table.set_cluster_key("qdtree(workload, min_rows=30)")
+    assert table.cluster_by == ("qdtree(workload, min_rows=30)",)
+    cuts = dict(head(table).sort.parameters)["cuts"]
+    assert {(1, "in", ("c3",)), (1, "null", ()), (1, "prefix", ("6337",)), (2, "<", (-1.0,))} <= set(cuts)
+    table.recluster(final=True, policy="full")
+    assert table.scan("c = 'c3'").explain().blocks_read < table.info().total_block_count / 2
+
+
 def test_columns_in_structs_are_cut(memory_url: str, tmp_path: Path) -> None:
     data = pa.table({"s": [{"a.b": number % 7, "z": None} for number in range(200)]})
     table = tblctl.create(memory_url, data.schema.remove_metadata(), options={"block_rows": 20})
@@ -301,7 +317,11 @@ def test_of_many_blocks_some_are_read_and_min_rows_is_scaled(
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("qdtree(workload)", "no log of queries to learn from; name a file of conditions"),
+        (
+            "qdtree(workload)",
+            r"qdtree\(workload\): .*; name a file of conditions|, or name a file of conditions",
+        ),
+        ("qdtree(load)", r"expected a file of conditions, as in .*, or qdtree\(workload\)"),
         ("qdtree()", "expected a file of conditions"),
         ("qdtree(cuts.sql)", "expected a file of conditions"),
         ("qdtree(file:)", "path or URL"),

@@ -11,8 +11,8 @@ import tblctl
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.workload.queries import BlockUse, Query
 from tblctl.tableformat.workload.reader import ReadLog
+from tblctl.tableformat.workload.typical import drawn
 from tblctl.workload.report import HotRange, hot_ranges, report
-from tblctl.workload.typical import drawn
 
 SCHEMA = Schema.create(
     pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.date32()), ("code", pa.binary())])

@@ -23,6 +23,9 @@ from tblctl.tableformat.native.read.key_sample import (
     sample_of_table,
 )
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.workload.place import FOLDER, LogPlace
+from tblctl.tableformat.workload.reader import ReadLog, read_log
+from tblctl.tableformat.workload.typical import MOST_QUERIES
 
 _TREE = "a tree takes its cuts"
 
@@ -51,7 +54,11 @@ def layout_of_table(storage: Storage, snapshot: Snapshot, key: Key) -> Layout:
     """
     if key.tree is None:
         return Layout(key.terms, ranges_of_table(storage, snapshot, key.terms).to_parameters())
-    work = _tree_maker(key, key.tree, storage.elsewhere, snapshot.schema)
+
+    def log() -> ReadLog:
+        return read_log(LogPlace(storage=storage, folder=FOLDER), snapshot.table_id, limit=MOST_QUERIES)
+
+    work = _tree_maker(key, key.tree, storage.elsewhere, snapshot.schema, log)
     if not snapshot.row_count:
         raise no_rows(_TREE, f"{storage.url} has none")
     sample = sample_of_table(storage, snapshot, work.leaves)
@@ -74,7 +81,7 @@ def layout_of_rows(
         InvalidDataError: the sample lacks a column, or has values of another type.
         InvalidPredicateError: a condition of the file is wrong.
     """
-    work = None if key.tree is None else _tree_maker(key, key.tree, reach, schema)
+    work = None if key.tree is None else _tree_maker(key, key.tree, reach, schema, None)
     leaves = (
         work.leaves if work else [leaf for term in key.terms if (leaf := schema.leaf_by_id(term.column_id))]
     )
@@ -99,5 +106,11 @@ def layout_of_rows(
     return work.layout(rows, np.ones(len(rows)), block_rows)
 
 
-def _tree_maker(key: Key, source: TreeSource, reach: Callable[[str], Storage], schema: Schema) -> TreeMaker:
-    return TreeMaker(source, key.terms, conditions_of(source, reach, schema), schema)
+def _tree_maker(
+    key: Key,
+    source: TreeSource,
+    reach: Callable[[str], Storage],
+    schema: Schema,
+    log: Callable[[], ReadLog] | None,
+) -> TreeMaker:
+    return TreeMaker(source, key.terms, conditions_of(source, reach, schema, log), schema)

@@ -1,20 +1,13 @@
-"""Typical conditions of a table's queries, drawn from its log for `suggest`."""
+"""Typical conditions of a table's queries: drawn by weight and age, for `suggest` and for trees. Pure."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from tblctl.tableformat.errors import TblctlError
-from tblctl.tableformat.port import TablePort, Version
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.workload.queries import Query
-from tblctl.workload.log import log_of
-
-LOG = logging.getLogger("tblctl")
-
-COUNT = 24
-"""So many conditions are drawn."""
 
 MOST_QUERIES = 2_000
 """So many of the newest queries are looked at: each different condition takes a millisecond to parse."""
@@ -23,29 +16,24 @@ HALF_LIFE_SECONDS = 7 * 86400.0
 """A query weighs half as much as one that ran a week later."""
 
 
-def typical_conditions(port: TablePort[Any], version: Version) -> tuple[list[tuple[str, Any]], int]:
-    """Return typical conditions, as text and as expressions, and how many queries of the log they stand for.
+def typical(queries: Sequence[Query], schema: Schema, count: int) -> tuple[list[tuple[str, Any]], int]:
+    """Return up to `count` typical conditions, as text and as expressions, and how many queries they stand for.
 
-    None of a table without a log, or with one that cannot be read.
+    Queries without a condition, or with one that does not fit the schema, are left out.
     """
     from tblctl.tableformat.predicate.sql.conditions import parse_where
 
-    try:
-        queries = log_of(port, version, limit=MOST_QUERIES).queries
-    except TblctlError as error:
-        LOG.debug("%s has no log of queries that can be read: %s", port.location, error)
-        return [], 0
     fitting: dict[str, Any] = {}
     for where in {query.where for query in queries if query.where}:
         try:
-            fitting[where] = parse_where(where, version.schema)
+            fitting[where] = parse_where(where, schema)
         except TblctlError:
             continue
     usable = [query for query in queries if query.where in fitting]
     if not usable:
         return [], 0
     newest = max(query.time for query in usable)
-    texts = drawn(usable, COUNT, now=newest, half_life_seconds=HALF_LIFE_SECONDS)
+    texts = drawn(usable, count, now=newest, half_life_seconds=HALF_LIFE_SECONDS)
     return [(text, fitting[text]) for text in texts], len(usable)
 
 
