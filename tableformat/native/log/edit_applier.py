@@ -23,6 +23,7 @@ from tblctl.tableformat.native.log.edit import (
     edited_segment,
     entries_after,
     folded,
+    sorts_named,
     summary_of,
 )
 from tblctl.tableformat.native.log.names import segment_path
@@ -47,6 +48,7 @@ class EditApplier:
         self._env = env
         self._edited: dict[tuple[str, frozenset[str]], EditedSegment] = {}
         self._refs: dict[tuple[str, ...], SegmentRef] = {}  # segments that can be used again
+        self._sorts: dict[str, frozenset[int]] = {}  # that segments name, as far as it was asked
         self._timed: dict[str, Written] = {}  # every segment that was written
         self._used: frozenset[str] = frozenset()  # segments of the last proposal
 
@@ -61,6 +63,7 @@ class EditApplier:
         groups = folded(entries_after(edit, head, changed))
         segments = in_parallel(lambda group: self._segment_of(group, head), groups, threads=IO_THREADS)
         after = dataclasses.replace(head, segments=tuple(segments))
+        after = after.without_live(self._sorts_that_left(edit, head, changed))
         after = dataclasses.replace(after, summary=summary_of(edit, after, changed.values()))
         self._used = frozenset(segment.path for segment in segments)
         written = [ref.path for ref in self._refs.values() if ref.path in self._used]
@@ -120,6 +123,30 @@ class EditApplier:
             msg = f"{self._storage.url}: {len(moved)} blocks were replaced by another writer, such as {min(moved)}"
             raise BlocksReplacedError(msg, paths=tuple(sorted(moved)))
         return touched
+
+    def _sorts_that_left(
+        self, edit: Edit, head: Snapshot, changed: Mapping[str, EditedSegment]
+    ) -> frozenset[int]:
+        """Return the live sorts besides the current one of which the edit removes the last blocks.
+
+        Other segments are read only if it removes blocks of such a sort and adds none: one column of each, until one
+        names the sort.
+        """
+        removed = frozenset().union(*(change.sorts_removed for change in changed.values()))
+        left = removed.intersection(head.live_beside) - sorts_named(edit.added)
+        for change in changed.values():
+            left -= sorts_named(change.rows) if left else left
+        for segment in head.segments:
+            if not left:
+                break
+            if segment.path not in changed:
+                left -= self._sorts_of(segment)
+        return left
+
+    def _sorts_of(self, segment: SegmentRef) -> frozenset[int]:
+        if segment.path not in self._sorts:
+            self._sorts[segment.path] = sorts_named(read_segment(self._storage, segment, ["cluster_key_id"]))
+        return self._sorts[segment.path]
 
     def _change(self, edit: Edit, segment: SegmentRef, paths: frozenset[str]) -> EditedSegment:
         """Return a segment after the edit. Results of earlier attempts are reused."""
