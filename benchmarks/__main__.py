@@ -17,6 +17,7 @@ SUBJECTS = (
     "curves",
     "planning",
     "policies",
+    "worth",
     "predictions",
     "partitions",
     "merge",
