@@ -21,6 +21,7 @@ SUBJECTS = (
     "predictions",
     "partitions",
     "merge",
+    "layouts",
     "e2e",
     "memory",
     "large_files",

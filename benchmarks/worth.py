@@ -7,7 +7,7 @@ and averaged over the last three quarters, both columns and two seeds. Measures:
 - *curve*: depth on the curve alone, as for any key.
 - *boxes*: a group is left alone, too, if its boxes have a mean depth of at most 1.25 (cells of a curve have 1.2).
 - *reads N*: it is left alone if ranges of one column meet at most N times as many of its blocks as of a grid's
-  (`tblctl.selector.box_test`, which uses 1.6).
+  (`tblctl.selector.box_test`, which uses 1.3).
 
 A cell of the table is "rows rewritten per row appended / blocks read". *unmerged* is what ranges read without merges.
 The last part adds up all streams and policies: what each measure rewrites, as a share of what the curve's depth alone

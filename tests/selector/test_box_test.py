@@ -130,8 +130,8 @@ def test_what_is_known_of_a_group_is_what_ranges_read_of_it_now_and_at_best() ->
     assert reads.now == pytest.approx(4 * (1 / 4 + 0.01))
     assert reads.best == pytest.approx(4 * (1 / 2 + 0.01))
     assert reads.are_good
-    assert not box_test.Reads(now=3.3, best=2.0).are_good
-    assert box_test.Reads(now=3.2, best=2.0).are_good
+    assert not box_test.Reads(now=2.7, best=2.0).are_good
+    assert box_test.Reads(now=2.6, best=2.0).are_good
     assert box_test.reads_of(view, replace(draft, blocks=np.arange(1))) is None
     other = replace(next(iter(view.sorts.values())), id=2)
     assert box_test.reads_of(view, replace(draft, sort=other)) is None
