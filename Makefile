@@ -11,7 +11,7 @@
 #   make bench     all benchmarks; results as text in benchmarks/results/
 #   make bench-policies   policies on traces: rows rewritten at equal depth, and the picture
 #   make bench-merge   the merge against every engine that does the same, Spark's table formats too; skips what it cannot get
-#   make bench-layouts   curves against Delta's, Iceberg's and Hudi's: seconds, and what queries read; the picture
+#   make bench-layouts   curves against Delta's and Iceberg's, and Hudi's clustering: seconds, and what queries read; the picture
 #   make bench-a   those of the format: append, scan, metadata, start-up
 #   make wheel     the wheel in dist/;  make check-wheel  proves that it works without the extras
 #   make test INSTALL=wheel   the same tests against the built wheel in an environment of its own

@@ -13,8 +13,8 @@ over the columns of min(sqrt(N), s sqrt(N) + 1), where s is the share of the row
 
 - TPC-H: l_shipdate and l_partkey, which are independent. *skewed*: the same rows, but days grow exponentially more
   frequent to the end, and few of the parts have most of the rows (Zipf, exponent 1.2).
-- Iceberg has no Hilbert curve (1.12). Hudi takes part where `make .venv-hudi` was run; by linear order, which is what
-  its procedure offers.
+- Iceberg has no Hilbert curve (1.12). Hudi takes part where `make .venv-hudi` was run, in the linear order of the first
+  column.
 
 Part `merge`: processor seconds in this process, of 61 blocks already in curve order against as many in linear order,
 and of blocks in arrival order by either key. The same rows, turn by turn.
@@ -70,7 +70,7 @@ CONTENDERS = {
     "delta-liquid": Entry("Delta: CLUSTER BY (Hilbert)", "delta", "delta:Liquid", "#e0a458"),
     "delta-zorder": Entry("Delta: OPTIMIZE ZORDER BY", "delta", "delta:ZOrder", "#e0a458", "--"),
     "iceberg-zorder": Entry("Iceberg: rewrite, zorder", "iceberg", "iceberg:ZOrder", "#7a5195", "--"),
-    "hudi": Entry("Hudi: run_clustering", "hudi", "hudi:Clustering", "#909090", ":"),
+    "hudi": Entry("Hudi: run_clustering, linear", "hudi", "hudi:Clustering", "#909090", ":"),
 }
 WITHOUT_SPARK = ("hilbert-local", "zorder-local")
 OURS = ("hilbert", "zorder", *WITHOUT_SPARK)
