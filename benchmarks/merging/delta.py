@@ -53,7 +53,8 @@ class _Optimize:
         self.session.sql(f"OPTIMIZE {self.table} {self.order.format(self._columns)}").collect()
 
     def output(self) -> Sequence[str]:
-        return [unquote(uri.removeprefix("file://")) for uri in self.session.table(self.table).inputFiles()]
+        found = self.session.table(self.table).inputFiles()  # `file:/path`, or `file:///path`
+        return [unquote(uri.removeprefix("file:")).replace("///", "/", 1) for uri in found]
 
 
 class ZOrder(_Optimize):
