@@ -164,8 +164,9 @@ def skewed_copy(source: Path, target: Path) -> Path:
     days = 10_561 - np.minimum(rng.exponential(200, rows.num_rows), 2_525)
     parts = rng.zipf(1.2, rows.num_rows) % 200_000
     for name, values in ((COLUMNS[0], days.astype(np.int32)), (COLUMNS[1], parts)):
-        kind = rows.schema.field(name).type
-        rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values).cast(kind))
+        column = rows.schema.field(name)  # with its id in the file, by which Iceberg finds it
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, column, pa.array(values).cast(column.type))
     pq.write_table(rows, target)
     return target
 
