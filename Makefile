@@ -11,6 +11,7 @@
 #   make bench     all benchmarks; results as text in benchmarks/results/
 #   make bench-policies   policies on traces: rows rewritten at equal depth, and the picture
 #   make bench-merge   the merge against every engine that does the same, Spark's table formats too; skips what it cannot get
+#   make bench-layouts   curves against Delta's and Iceberg's, and Hudi's clustering: seconds, and what queries read; the picture
 #   make bench-a   those of the format: append, scan, metadata, start-up
 #   make wheel     the wheel in dist/;  make check-wheel  proves that it works without the extras
 #   make test INSTALL=wheel   the same tests against the built wheel in an environment of its own
@@ -36,7 +37,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-merge wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
+.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-merge bench-layouts wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -101,6 +102,10 @@ bench-policies: $(VENV)/.peers
 bench-merge: $(VENV)/.peers
 	-$(MAKE) .venv-hudi
 	$(VENV)/bin/python -m benchmarks merge
+
+bench-layouts: $(VENV)/.peers
+	-$(MAKE) .venv-hudi
+	$(VENV)/bin/python -m benchmarks layouts
 
 # Hudi's Spark runtime ends at Spark 3.5.
 .venv-hudi:

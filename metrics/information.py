@@ -130,6 +130,8 @@ class ClusteringInfo(ClusteringFigures):
             of which nobody counted the NaN. They may overlap less than the figures say.
         outside: for a curve: by column, which share of the rows is in blocks that lie beyond its boundaries altogether.
         boxes: how well blocks separate the columns, if they are ordered by several alike (`zorder`, `hilbert`).
+        live_sorts: of a table's own key: for each other live sort the figures of the blocks in its order alone. They
+            count as unclustered above.
     """
 
     cluster_by_keys: tuple[str, ...]
@@ -138,6 +140,7 @@ class ClusteringInfo(ClusteringFigures):
     inexact_block_count: int = 0
     outside: tuple[tuple[str, float], ...] = ()
     boxes: BoxFigures | None = None
+    live_sorts: tuple[ClusteringInfo, ...] = ()
 
     def _repr_html_(self) -> str:
         """Return the figures for a notebook."""
@@ -173,6 +176,7 @@ class ClusteringInfo(ClusteringFigures):
             "unclustered_share": self.unclustered_share,
             **({"outside": dict(self.outside)} if self.outside else {}),
             **({} if self.boxes is None else {"boxes": self.boxes.to_dict()}),
+            **({"live_sorts": [found.to_dict() for found in self.live_sorts]} if self.live_sorts else {}),
         }
 
 

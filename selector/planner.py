@@ -11,11 +11,12 @@ from typing import Any
 from tblctl.metrics.intervals import Integers
 from tblctl.metrics.partitions import TABLE
 from tblctl.selector.advice import advice_of, advised, needs_advice
+from tblctl.selector.box_test import worth_reading
 from tblctl.selector.budget import TYPICAL, Budget
 from tblctl.selector.checks import checked
 from tblctl.selector.draft import Draft, sort_id_of
 from tblctl.selector.plan import Group, Plan, PlanOptions, Rejection
-from tblctl.selector.policy import Alternative, Policy, Rates, Rng, State, Workload
+from tblctl.selector.policy import Alternative, Decision, Policy, Rates, Rng, State, Workload, lowers_depth
 from tblctl.selector.predict.forecast import Forecast
 from tblctl.selector.pricing.cut import SPENT, fitting
 from tblctl.selector.pricing.predict import bill_of
@@ -102,7 +103,12 @@ def _planned(
     asked: Mapping[str, Any],
     state: State,
 ) -> tuple[Planned, tuple[Alternative, ...]]:
-    decision = checked(view, policy, policy.decide(view, budget, options, state=state, **asked))
+
+    def decide(seen: TableView) -> Decision:
+        return checked(seen, policy, policy.decide(seen, budget, options, state=state, **asked))
+
+    with_boxes = view.boxes_of is not None and lowers_depth(policy)
+    decision = worth_reading(view, decide) if with_boxes else decide(view)
     rates: MergeRates = asked["rates"]
     found = fitting(view, decision.drafts, budget, rates)
     drafts = found.drafts

@@ -84,9 +84,11 @@ class Decision:
 class Policy(Protocol):
     """A way to choose what to merge.
 
-    Two members may be missing: `works_without_key`, true where it selects in tables without a cluster key, too
-    (`TableView.sort_id` is then that of `AS_LISTED`); and `sort_terms(options)`, which returns the terms of the sort
-    that all its groups get (`TableView.asked_sort`), or None for the cluster key.
+    Three members may be missing: `works_without_key`, true where it selects in tables without a cluster key, too
+    (`TableView.sort_id` is then that of `AS_LISTED`); `sort_terms(options)`, which returns the terms of the sort that
+    all its groups get (`TableView.asked_sort`), or None for the cluster key; and `lowers_depth`, true where it merges
+    to bring down depth: then groups along a curve that would not let ranges read less are taken from its decision, and
+    it is asked again if none is left (`box_test.py`).
 
     Attributes:
         name: what plans and commands call it.
@@ -138,6 +140,11 @@ def summary_of(policy: Policy) -> str:
 def works_without_key(policy: Policy) -> bool:
     """Return whether a policy selects in tables without a cluster key, too."""
     return bool(getattr(policy, "works_without_key", False))
+
+
+def lowers_depth(policy: Policy) -> bool:
+    """Return whether a policy merges to bring down depth."""
+    return bool(getattr(policy, "lowers_depth", False))
 
 
 def sort_terms(policy: Policy, options: Any) -> str | None:

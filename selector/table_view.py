@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tblctl.metrics.boxes import Boxes
 from tblctl.metrics.information import RankedBlocks
 from tblctl.metrics.intervals import Integers, Mask
 from tblctl.metrics.order import stable_order
@@ -34,6 +35,8 @@ class TableView(RankedBlocks):
         sort_id: of the current sort; that of `AS_LISTED` in a table without a cluster key. Its blocks are then those in
             no order, and their bounds are unknown.
         asked_sort: the sort that the policy's options name (`policy.sort_terms`), live or new; None if they name none.
+        boxes_of: returns the boxes of some blocks in the columns of a curve; None if a bound is not known. It is None
+            where the current sort is no curve.
         deletions_of: returns which deletes apply to the blocks. It returns None, or is None, where no rows are just
             marked deleted.
         bounds_of: returns for a column, by its dotted name, closed bounds of its values in each block, null where they
@@ -57,6 +60,7 @@ class TableView(RankedBlocks):
         failed: these failed to merge in an earlier round and may not be selected; None for none.
         pending: these are in groups of a plan that is kept for later, and may not be selected; None for none.
         listed_twice: the table names these several times, so they may not be selected; None for none.
+        settled: these are in groups that are not worth it (`box_test.py`), and may not be selected; None for none.
         inexact: the bounds of these may be wider than their keys; None for none.
         run: a number for the append or merge that wrote each block: blocks of one run, unless a delete or another
             writer came between, do not overlap. -1 where it is not known.
@@ -82,6 +86,7 @@ class TableView(RankedBlocks):
     failed: Mask | None = None
     pending: Mask | None = None
     listed_twice: Mask | None = None
+    settled: Mask | None = None
     inexact: Mask | None = None
     truncated_run: Integers | None = None
     figures_of: str = TABLE
@@ -90,6 +95,7 @@ class TableView(RankedBlocks):
     next_sort_id: int = 0
     run: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     bounds_of: Callable[[str], tuple[pa.Array, pa.Array, Integers]] | None = None
+    boxes_of: Callable[[Integers], Boxes | None] | None = None
     asked_sort: Sort | None = None
     deletions_of: Callable[[], Deletions | None] | None = None
 
@@ -205,6 +211,8 @@ class TableView(RankedBlocks):
             chosen &= ~self.pending
         if self.listed_twice is not None:
             chosen &= ~self.listed_twice
+        if self.settled is not None:
+            chosen &= ~self.settled
         return chosen
 
     @cached_property

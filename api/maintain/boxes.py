@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +68,20 @@ def boxes_of(
     """
     listed = box_listing(version, column_ids, condition)
     return box_figures(listed.names, _boxes(listed.blocks, listed.numbers), unknown=listed.unknown)
+
+
+def boxes_of_blocks(version: Version, sort: Sort) -> Callable[[Integers], Boxes | None]:
+    """Return what gives the boxes of some blocks of a version in the columns of a curve; see `TableView.boxes_of`.
+
+    Statistics are read at the first call.
+    """
+    found = cache(partial(box_listing, version, key_maker(sort).column_ids, None))
+
+    def boxes(numbers: Integers) -> Boxes | None:
+        listing = found().blocks
+        return _boxes(listing, numbers) if listing.known[numbers].all() else None
+
+    return boxes
 
 
 def _boxes(listing: Listing, numbers: Integers) -> Boxes:

@@ -67,7 +67,8 @@ def table_info(
         raise InvalidOptionError(msg)
     sort = sort_to_measure(version, columns)
     pruned = version.pruned(condition)
-    return _info(pruned, sort, condition, clustered=columns is None, worst=worst, boxes=boxes)
+    found = _info(pruned, sort, condition, clustered=columns is None, worst=worst, boxes=boxes)
+    return found if columns is not None else replace(found, live_sorts=_live_sorts(pruned, sort, condition))
 
 
 def _info(
@@ -82,6 +83,14 @@ def _info(
     view = View.of(version, sort, condition, clustered=clustered)
     found = replace(view.info(worst), outside=_outside(version, view))
     return with_boxes(found, version, sort, condition, any_key=boxes)
+
+
+def _live_sorts(
+    version: Version, key: Sort, condition: BooleanExpression | None
+) -> tuple[ClusteringInfo, ...]:
+    """Return the figures of the blocks in the order of each live sort beside the key."""
+    views = (View.of(version, sort, condition) for number, sort in version.sorts.items() if number != key.id)
+    return tuple(view.info_of_clustered() for view in views)
 
 
 def with_boxes(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tblctl.maintain.boxes import boxes_of_blocks
 from tblctl.maintain.view import View
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS, CommitEvery
 from tblctl.merger.round.conflicts import OnConflict
@@ -339,6 +340,7 @@ def table_view(
         figures_of=view.figures_of,
         **({} if listing.run is None else {"run": listing.run}),
         bounds_of=partial(_bounds_of, version),
+        boxes_of=boxes_of_blocks(version, view.sort) if view.sort.is_curve else None,
         asked_sort=asked_sort,
         deletions_of=version.deletions,
     )

@@ -118,6 +118,12 @@ class View:
         inexact = np.count_nonzero(self.is_inexact if matched is None else self.is_inexact & matched)
         return replace(found, inexact_block_count=int(inexact), worst=self._worst(worst) if worst else ())
 
+    def info_of_clustered(self) -> ClusteringInfo:
+        """Return the figures of the blocks in the order of the sort alone, as far as they may match the condition."""
+        chosen, matched = ~self.blocks.unclustered, self.listing.matched
+        terms = list(key_maker(self.sort).texts(self.schema))
+        return clustering_info(terms, self.blocks.pick(chosen if matched is None else chosen & matched))
+
     def _worst(self, limit: int) -> tuple[DeepRange, ...]:
         """Return the deepest ranges of the blocks that may match the condition."""
         blocks, matched = self.blocks, self.listing.matched

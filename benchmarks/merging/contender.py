@@ -41,6 +41,7 @@ class Job:
         output_files: about how many output files, for contenders without that setting.
         row_group_rows: rows of a row group in input and output, for contenders that have such a setting.
         is_tiny: times mean nothing: runs need not be warm, nor wait until the disk has what others wrote.
+        columns: those by which layouts of several columns order the rows.
         lake: the folder of a `Lake` in which PyIceberg wrote the files as data files of a table; None for files that
             are of no Iceberg table.
     """
@@ -51,6 +52,7 @@ class Job:
     output_files: int
     row_group_rows: int
     is_tiny: bool = False
+    columns: tuple[str, ...] = (KEY,)
     lake: Path | None = None
 
     @property

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
-from benchmarks.merging.contender import KEY, PROCESSES, Job, link_all
+from benchmarks.merging.contender import PROCESSES, Job, link_all
 from benchmarks.merging.session import spark_session
 
 _PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
@@ -37,6 +37,7 @@ class _Optimize:
         self.session = _session(folder.parent)
         self._job = job
         self._folder = folder
+        self._columns = ", ".join(job.columns)
         self._runs = 0
         for limit in ("minFileSize", "maxFileSize"):
             self.session.conf.set(f"spark.databricks.delta.optimize.{limit}", str(job.output_bytes))
@@ -49,21 +50,22 @@ class _Optimize:
         self.session.sql(f"CONVERT TO DELTA parquet.`{place}`")
 
     def run(self) -> None:
-        self.session.sql(f"OPTIMIZE {self.table} {self.order}").collect()
+        self.session.sql(f"OPTIMIZE {self.table} {self.order.format(self._columns)}").collect()
 
     def output(self) -> Sequence[str]:
-        return [unquote(uri.removeprefix("file://")) for uri in self.session.table(self.table).inputFiles()]
+        found = self.session.table(self.table).inputFiles()  # `file:/path`, or `file:///path`
+        return [unquote(uri.removeprefix("file:")).replace("///", "/", 1) for uri in found]
 
 
 class ZOrder(_Optimize):
-    """By the Z-value of the key alone."""
+    """By the Z-value of the columns."""
 
-    order = f"ZORDER BY ({KEY})"
+    order = "ZORDER BY ({})"
 
 
 class Liquid(_Optimize):
-    """Liquid clustering by the key, declared after the files were added."""
+    """Liquid clustering by the columns, declared after the files were added."""
 
     def reset(self) -> None:
         super().reset()
-        self.session.sql(f"ALTER TABLE {self.table} CLUSTER BY ({KEY})")
+        self.session.sql(f"ALTER TABLE {self.table} CLUSTER BY ({self._columns})")

@@ -35,6 +35,7 @@ class _Rewrite:
     def __init__(self, job: Job, folder: Path) -> None:
         self.session = _session(folder.parent)
         self._bytes = job.output_bytes
+        self._columns = ", ".join(job.columns)
         self._table = f"peers.merge.{self.name}"
         link_all(job.files, folder / "input")
         source = f"parquet.`{folder / 'input'}`"
@@ -53,8 +54,9 @@ class _Rewrite:
             self.session.sql(call).collect()
 
     def run(self) -> None:
+        strategy = self.strategy.format(self._columns)
         self.session.sql(
-            f"CALL peers.system.rewrite_data_files(table => 'merge.{self.name}', {self.strategy}, "
+            f"CALL peers.system.rewrite_data_files(table => 'merge.{self.name}', {strategy}, "
             f"options => map('rewrite-all', 'true', 'target-file-size-bytes', '{self._bytes}'))"
         ).collect()
 
@@ -75,10 +77,10 @@ class Sort(_Rewrite):
 
 
 class ZOrder(_Rewrite):
-    """By the Z-value of the key alone."""
+    """By the Z-value of the columns."""
 
     name = "zorder"
-    strategy = f"strategy => 'sort', sort_order => 'zorder({KEY})'"
+    strategy = "strategy => 'sort', sort_order => 'zorder({})'"
 
 
 class BinPack(_Rewrite):

@@ -70,19 +70,23 @@ def _copy(file: str, *, folder: str, writer: dict[str, object]) -> None:
     pq.write_table(rows, f"{folder}/{Path(file).name}", **writer)
 
 
-def append_all(job: Job, place: Path, **options: object) -> tblctl.Table:
-    """Make a table of the job's files, one append each. If they are not sorted, the key is set afterwards."""
+def append_all(job: Job, place: Path, *, key: str | None = KEY, **options: object) -> tblctl.Table:
+    """Make a table of the job's files, one append each. If they are not sorted, the key is set afterwards.
+
+    A curve takes its boundaries from all of them.
+    """
     chosen = {"row_group_rows": job.row_group_rows, "block_rows": job.block_rows, **options}
     table = tblctl.create(
         place,
         tblctl.read_schema(job.files[0]),
-        cluster_by=KEY if job.is_sorted else None,
+        cluster_by=key if job.is_sorted else None,
         options=chosen,
+        sample=pq.read_table(list(job.files)) if key and "(" in key else None,
     )
     for file in job.files:
         table.append(file)
-    if not job.is_sorted:
-        table.set_cluster_key(KEY)
+    if not job.is_sorted and key:
+        table.set_cluster_key(key)
     return table
 
 
@@ -95,8 +99,8 @@ def block_files(table: tblctl.Table) -> list[str]:
 class Local:
     """Plan, merge, verify and commit in one process. `merged_blocks` is the expected number of merged blocks."""
 
-    def __init__(self, job: Job, folder: Path, **options: object) -> None:
-        self.base = append_all(job, folder / "base", **options)
+    def __init__(self, job: Job, folder: Path, *, key: str | None = KEY, **options: object) -> None:
+        self.base = append_all(job, folder / "base", key=key, **options)
         self._place = folder / "copy"
         self.merged_blocks = len(job.files)
 

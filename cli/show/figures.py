@@ -24,7 +24,9 @@ percentiles are null if there are blocks, but none in the order of the key; of a
 outside {column: share of the rows in blocks that lie beyond the boundaries of the curve}; of these, and in
 `tblctl depth` of any key of 2 to 4 columns, boxes {columns, total_block_count, unknown_block_count,
 depth {mean, p99, max, sampled, standard_error} (the last two null if all blocks are counted), selectivity,
-reads [{columns, share, best}]} (the shares of the blocks that ranges on these columns read, now and at best)"""
+reads [{columns, share, best}]} (the shares of the blocks that ranges on these columns read, now and at best);
+where other sorts are live beside the key, live_sorts [the same object without boxes] (of the blocks in each
+one's order alone)"""
 
 
 def put_info(found: tblctl.ClusteringInfo, advice: str = "", *, is_iceberg: bool = False) -> None:
@@ -36,6 +38,8 @@ def put_info(found: tblctl.ClusteringInfo, advice: str = "", *, is_iceberg: bool
     put_histogram(found)
     if len(found.levels) > 1:
         put_levels(found)
+    if found.live_sorts:
+        put_live_sorts(found.live_sorts)
     if found.boxes is not None:
         put_boxes(found.boxes)
     if found.worst:
@@ -138,6 +142,21 @@ def put_histogram(found: tblctl.ClusteringInfo) -> None:
     ]
     styles = [page.depth_style(deepest) for _, deepest, _ in found.depth_buckets]
     page.put_table(("depth", "blocks", ""), rows, right=(0, 1), styles=styles)
+
+
+def put_live_sorts(live_sorts: Sequence[tblctl.ClusteringInfo]) -> None:
+    """Print a line for every live sort beside the key: of the blocks in its order."""
+    page.put()
+    rows = [
+        (
+            render.printable(", ".join(found.cluster_by_keys)),
+            f"{found.total_block_count:,}",
+            render.average(found.average_overlaps),
+            render.average(found.average_depth),
+        )
+        for found in live_sorts
+    ]
+    page.put_table(("live sort beside the key", "blocks", "overlaps", "depth"), rows, right=(1, 2, 3))
 
 
 def put_levels(found: tblctl.ClusteringInfo) -> None:

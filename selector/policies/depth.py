@@ -77,6 +77,7 @@ class Depth:
 
     name = "depth"
     options = DepthOptions
+    lowers_depth = True
     summary = "merges the blocks at the deepest points until a target depth"
 
     def decide(

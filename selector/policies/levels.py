@@ -112,6 +112,7 @@ class Levels:
     name = "levels"
     summary = "merges the deepest ranges, level by level"
     options = LevelsOptions
+    lowers_depth = True
 
     def decide(
         self,

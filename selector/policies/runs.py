@@ -72,6 +72,7 @@ class Runs:
     name = "runs"
     summary = "merges the smaller runs where the table is deepest, until --target-depth"
     options = RunsOptions
+    lowers_depth = True
 
     def decide(
         self,

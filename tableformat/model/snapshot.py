@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -133,7 +133,8 @@ class Snapshot:
             live.
         cluster_key_id: the current one; None when the table has no cluster key.
         live_beside: ids of the sorts that are live beside the current one, ascending: blocks in their order are as good
-            as clustered. A new cluster key ends them; a commit under way when one ends does not bring it back.
+            as clustered. A new cluster key ends them, and so does an edit that removes the last block of one; a commit
+            under way when one ends does not bring it back.
         options: how data is written.
         segments: the blocks, in no particular order.
         tags: sequences by name.
@@ -210,6 +211,13 @@ class Snapshot:
     def has_layouts(self) -> bool:
         """Whether a sort is a curve or a tree, or one was and left."""
         return self.last_sort_id > 0 or any(sort.is_layout for sort in self.sorts.values())
+
+    def without_live(self, ids: Collection[int]) -> Snapshot:
+        """Return the snapshot with sorts that no block names any more ended; the current one stays."""
+        if not ids:
+            return self
+        beside = tuple(sort_id for sort_id in self.live_beside if sort_id not in ids)
+        return dataclasses.replace(self, live_beside=beside).without_ended_layouts()
 
     def without_ended_layouts(self) -> Snapshot:
         """Return the snapshot without curves and trees that are not live: their parameters are large.

@@ -88,7 +88,7 @@ NAMES = {
     """,
     "ClusteringInfo": """
         average_depth average_overlaps block_depth_histogram boxes bytes cluster_by_keys constant_block_count depth
-        depth_buckets inexact_block_count is_mostly_unclustered levels outside rows total_block_count
+        depth_buckets inexact_block_count is_mostly_unclustered levels live_sorts outside rows total_block_count
         unclustered_block_count unclustered_share unknown_block_count worst
     """,
     "ClusteringFigures": """

@@ -49,7 +49,7 @@ def events(tmp_path: Path) -> Path:
 def test_a_table_like_a_file_is_reclustered_along_the_curve(events: Path) -> None:
     dry = done("recluster", events, "--final", "--dry-run")
     assert "depth" in dry
-    done("recluster", events, "--final")
+    done("recluster", events, "--final", "--policy", "full")
     figures = json.loads(done("info", events, "--json"))
     assert figures["cluster_by_keys"] == [KEY]
     assert figures["average_depth"] == 1.0

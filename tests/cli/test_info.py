@@ -73,6 +73,23 @@ def test_info_prints_every_figure(loc: Path) -> None:
     assert len(lines) == 14, "one level only, one range, and no runs"
 
 
+def test_info_prints_the_depth_of_each_live_sort_beside_the_key(tmp_path: Path) -> None:
+    loc = tmp_path / "t"
+    table = tblctl.create(str(loc), "id: int64, b: int64", cluster_by="id", options={"block_rows": 8})
+    for start in (0, 4, 8):
+        table.append(pa.table({"id": range(start, start + 4), "b": [3, 2, 1, 0]}))
+    assert "live sort" not in done("info", loc)
+    assert "live_sorts" not in as_json("info", loc)
+    table.recluster(policy="size", options={"sort_columns": "b"})
+    lines = cells(done("info", loc))
+    place = lines.index(["live", "sort", "beside", "the", "key", "blocks", "overlaps", "depth"])
+    (shown,) = as_json("info", loc)["live_sorts"]
+    assert shown["cluster_by_keys"] == ["b"]
+    figures = shown["total_block_count"], shown["average_overlaps"], shown["average_depth"]
+    assert lines[place + 2] == ["b", str(figures[0]), f"{figures[1]:.4f}", f"{figures[2]:.4f}"]
+    assert "live_sorts" not in as_json("depth", loc, "id")
+
+
 def test_depths_above_16_share_a_bar_that_tells_from_where_to_where(tmp_path: Path) -> None:
     table = tblctl.create(str(tmp_path / "t"), "id: int64", cluster_by="id")
     for _ in range(18):

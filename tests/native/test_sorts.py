@@ -26,7 +26,7 @@ from tblctl.tableformat.keys import kinds
 from tblctl.tableformat.keys.order import is_sorted, key_table
 from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms
 from tblctl.tableformat.model.schema.schema import Schema
-from tblctl.tableformat.native.log import alter, snapshot_file
+from tblctl.tableformat.native.log import alter, edit, edit_applier, snapshot_file
 from tblctl.tableformat.native.log.names import snapshot_path
 from tblctl.tableformat.port import Replacement
 
@@ -143,6 +143,83 @@ def test_a_group_of_a_sort_that_is_live_but_not_current_is_no_conflict(table: tb
     assert table.scan().to_arrow().sort_by("a") == rows
     assert table.check(deep=True).problems == ()
     assert set(port(table).newest().listing(BY_B, None).sort_id.tolist()) == {2}
+
+
+def beside_the_key(table: tblctl.Table) -> tblctl.Table:
+    """Return the table with its three blocks in the order of `BY_B`, and one from a = 100 on in that of the key."""
+    add_sort(table, BY_B)
+    merge(table, 2)
+    table.append(pa.table({"a": [100, 101], "b": [1, 0]}, SCHEMA))
+    return table
+
+
+def test_a_sort_leaves_the_snapshot_with_its_last_block(table: tblctl.Table) -> None:
+    beside_the_key(table)
+    table.delete("a < 11")
+    assert head(table).live_sorts.keys() == {1, 2}
+    table.delete("a = 11")
+    assert head(table).live_sorts.keys() == {1}
+    assert document(table)["cluster_key_id"] == 1
+    assert "live_sorts" not in document(table)
+    assert table.check(deep=True).problems == ()
+    table.rollback(head(table).sequence - 1)
+    assert head(table).live_sorts.keys() == {1, 2}
+
+
+def test_the_cluster_key_stays_though_no_block_names_it(table: tblctl.Table) -> None:
+    beside_the_key(table).delete("a >= 100")
+    assert head(table).live_sorts.keys() == {1, 2}
+    table.delete("true")
+    assert head(table).live_sorts.keys() == {1}
+
+
+def test_a_sort_that_a_block_of_another_segment_names_stays(
+    table: tblctl.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edit, "folded", lambda entries: [(entry,) for entry in entries])
+    monkeypatch.setattr(edit_applier, "folded", lambda entries: [(entry,) for entry in entries])
+    monkeypatch.setattr(edit, "SEGMENT_BLOCKS", 1)
+    beside_the_key(table)
+    assert len(head(table).segments) == 4
+    asked = []
+    read = edit_applier.read_segment
+    monkeypatch.setattr(edit_applier, "read_segment", lambda *words: asked.append(words[2:]) or read(*words))
+    table.delete("a >= 100")
+    assert asked == [()]  # a block of the key left: nothing was asked of other segments
+    blocks = {block.path for block in table.files() if block.path}
+    assert len(blocks) == 3
+    asked.clear()
+    table.delete("b < 4")
+    assert head(table).live_sorts.keys() == {1, 2}
+    assert asked.count((["cluster_key_id"],)) == 1
+
+
+def test_a_curve_leaves_with_its_last_block_and_its_id_stays_taken(table: tblctl.Table) -> None:
+    curve = port(table).newest().sort_by("zorder(a, b)")
+    add_sort(table, curve)
+    merge(table, curve.id)
+    assert head(table).sorts[curve.id] == curve
+    table.delete("true")
+    assert head(table).sorts.keys() == {1}
+    assert head(table).next_sort_id == curve.id + 1
+
+
+def test_a_group_whose_sort_lost_its_last_block_meanwhile_conflicts(table: tblctl.Table) -> None:
+    here = port(beside_the_key(table))
+    base = here.newest()
+    table.delete("a < 100")
+    with pytest.raises(ConflictError, match="sort 2 cannot be added: it has ended"):
+        here.replace(base, Replacement(removed=frozenset(), added=(), sorts=(BY_B,)))
+
+
+def test_info_has_the_depth_of_each_live_sort(table: tblctl.Table) -> None:
+    assert beside_the_key(table).info("a").live_sorts == ()
+    (found,) = table.info().live_sorts
+    assert (found.cluster_by_keys, found.total_block_count, found.rows) == (("b",), 3, 12)
+    assert (found.average_depth, found.unclustered_block_count) == (1.0, 0)
+    assert table.info().unclustered_block_count == 3
+    assert table.info().to_dict()["live_sorts"] == [found.to_dict()]
+    assert [item.total_block_count for item in table.info(where="a >= 100").live_sorts] == [0]
 
 
 class ByB:
@@ -368,7 +445,6 @@ def test_a_deep_check_finds_blocks_that_left_the_order_of_a_live_sort(
     assert len(problems) == 4
     assert all("sort 2 is live, but its rows are no longer in that order" in problem for problem in problems)
     table.delete("a >= 0")
-    assert 2 in head(table).live_sorts
     assert table.check(deep=True).problems == (), "only older snapshots have the blocks"
 
 

@@ -113,24 +113,33 @@ Entry: TypeAlias = "KeptSegment | FreshRows"
 
 @dataclass(frozen=True, kw_only=True)
 class EditedSegment:
-    """The remaining rows of an edited segment (`rows`), and how much was removed."""
+    """The remaining rows of an edited segment (`rows`), and how much was removed; of which sorts, by their ids."""
 
     rows: pa.Table
     blocks_removed: int
     rows_removed: int
+    sorts_removed: frozenset[int]
 
 
 def edited_segment(edit: Edit, before: pa.Table, paths: frozenset[str]) -> EditedSegment:
     """Return a segment's rows after the edit, which touches its blocks `paths`."""
-    removed = pa.array(sorted(paths & edit.removed_paths), pa.string())
-    after = before.filter(pc.invert(pc.is_in(before["path"], removed)))
+    removed = pc.is_in(before["path"], pa.array(sorted(paths & edit.removed_paths), pa.string()))
+    after = before.filter(pc.invert(removed))
     if edit.labels.keys() & paths:
         after = _relabelled(after, edit.labels)
     return EditedSegment(
         rows=after,
         blocks_removed=before.num_rows - after.num_rows,
         rows_removed=_sum(before, "row_count") - _sum(after, "row_count"),
+        sorts_removed=sorts_named(before.filter(removed)),
     )
+
+
+def sorts_named(rows: pa.Table | None) -> frozenset[int]:
+    """Return the ids of the sorts that rows of a segment name."""
+    if rows is None:
+        return frozenset()
+    return frozenset(pc.unique(rows["cluster_key_id"]).drop_null().to_pylist())
 
 
 def _relabelled(table: pa.Table, labels: Mapping[str, Label]) -> pa.Table:

@@ -23,6 +23,7 @@ from tblctl.tableformat.native.log.edit import (
     edited_segment,
     entries_after,
     folded,
+    sorts_named,
     summary_of,
 )
 from tblctl.tableformat.native.log.import_lists import encode_import_list, lists_to_fold, read_import_list
@@ -48,8 +49,9 @@ class EditApplier:
         self._env = env
         self._edited: dict[tuple[str, frozenset[str]], EditedSegment] = {}
         self._refs: dict[tuple[str, ...], SegmentRef] = {}  # segments that can be used again
-        self._timed: dict[str, Written] = {}  # every segment and list that was written
         self._lists: dict[tuple[str, ...], ImportList] = {}  # lists of imported files that can be used again
+        self._sorts: dict[str, frozenset[int]] = {}  # that segments name, as far as it was asked
+        self._timed: dict[str, Written] = {}  # every segment and list that was written
         self._used: frozenset[str] = frozenset()  # segments and lists of the last proposal
 
     def propose(self, edit: Edit, head: Snapshot) -> StagedCommit:
@@ -64,6 +66,7 @@ class EditApplier:
         segments = in_parallel(lambda group: self._segment_of(group, head), groups, threads=IO_THREADS)
         lists = head.imports if edit.taken is None else self._lists_after(edit.taken, head)
         after = dataclasses.replace(head, segments=tuple(segments), imports=lists)
+        after = after.without_live(self._sorts_that_left(edit, head, changed))
         after = dataclasses.replace(after, summary=summary_of(edit, after, changed.values()))
         self._used = frozenset([item.path for item in segments] + [item.path for item in lists])
         mine = [*(ref.path for ref in self._refs.values()), *(ref.path for ref in self._lists.values())]
@@ -125,6 +128,30 @@ class EditApplier:
             msg = f"{self._storage.url}: {len(moved)} blocks were replaced by another writer, such as {min(moved)}"
             raise BlocksReplacedError(msg, paths=tuple(sorted(moved)))
         return touched
+
+    def _sorts_that_left(
+        self, edit: Edit, head: Snapshot, changed: Mapping[str, EditedSegment]
+    ) -> frozenset[int]:
+        """Return the live sorts besides the current one of which the edit removes the last blocks.
+
+        Other segments are read only if it removes blocks of such a sort and adds none: one column of each, until one
+        names the sort.
+        """
+        removed = frozenset().union(*(change.sorts_removed for change in changed.values()))
+        left = removed.intersection(head.live_beside) - sorts_named(edit.added)
+        for change in changed.values():
+            left -= sorts_named(change.rows) if left else left
+        for segment in head.segments:
+            if not left:
+                break
+            if segment.path not in changed:
+                left -= self._sorts_of(segment)
+        return left
+
+    def _sorts_of(self, segment: SegmentRef) -> frozenset[int]:
+        if segment.path not in self._sorts:
+            self._sorts[segment.path] = sorts_named(read_segment(self._storage, segment, ["cluster_key_id"]))
+        return self._sorts[segment.path]
 
     def _change(self, edit: Edit, segment: SegmentRef, paths: frozenset[str]) -> EditedSegment:
         """Return a segment after the edit. Results of earlier attempts are reused."""
