@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tblctl.selector.plan import Plan
     from tblctl.selector.policy import Policy
     from tblctl.tableformat.pending import PendingPlans
+    from tblctl.tableformat.workload.queries import Workload
 
     Where = str | BooleanExpression | None
 
@@ -283,6 +284,8 @@ class ClusteredTable:
         policy: str | Policy | None = None,
         where: Where = None,
         options: Mapping[str, Any] | SelectOptions | None = None,
+        *,
+        workload: Workload | None = None,
     ) -> Plan:
         """Return what one round of `recluster` would do, and why. Nothing is written.
 
@@ -291,6 +294,7 @@ class ClusteredTable:
                 itself (`tblctl.policies`). None: that of the table's option `recluster.policy`, or else levels.
             where: only blocks that may hold rows satisfying the condition are merged.
             options: what to select, and the limits; see `tblctl.SelectOptions`. Sizes may be text.
+            workload: the queries that a policy such as workload follows (`tblctl.Workload`).
 
         Raises:
             InvalidKeyError: the table has no cluster key.
@@ -300,7 +304,12 @@ class ClusteredTable:
         from tblctl.maintain.experience import rates_of
         from tblctl.maintain.request import Request, make_plan
 
-        request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
+        request = Request.of(
+            policy=policy,
+            condition=lambda schema: resolved(where, schema),
+            options=options,
+            workload=workload,
+        )
         return self._read(lambda version: make_plan(version, request, rates=rates_of(self._port, version)))
 
     def recluster(
@@ -316,6 +325,7 @@ class ClusteredTable:
         on_conflict: str = "salvage",
         commit_every: int | str | datetime.timedelta | None = None,
         progress: Progress | None = None,
+        workload: Workload | None = None,
     ) -> Outcome:
         """Merge overlapping blocks, so that a key is in few of them. The rows stay the same; writers are not held up.
 
@@ -338,6 +348,7 @@ class ClusteredTable:
             commit_every: commit after so many merged groups (8), or a merged group once so much time has passed since
                 the last commit ("60s", a timedelta). None: at the end; beside another writer each group.
             progress: called with (done, total, unit); the unit is rows or groups of the round.
+            workload: as for `plan`.
 
         Raises:
             InvalidKeyError: the table has no cluster key.
@@ -348,9 +359,8 @@ class ClusteredTable:
         from tblctl.maintain.recluster import recluster
         from tblctl.maintain.request import Request
 
-        if plan is not None and (policy is not None or where is not None or options is not None or final):
-            msg = "a plan fixes what one round does: leave out either the plan, or policy, where, options and final"
-            raise InvalidOptionError(msg)
+        if plan is not None:
+            _refuse_beside_plan(policy, where, options, workload, final or None)
         request = Request.of(
             policy=policy,
             condition=lambda schema: resolved(where, schema),
@@ -359,6 +369,7 @@ class ClusteredTable:
             on_conflict=on_conflict,
             commit_every=commit_every,
             progress=progress,
+            workload=workload,
         )
         self._require_live()
         with engines(engine, spark, self.location) as named:
@@ -542,3 +553,17 @@ def seconds_of(given: float | str | datetime.timedelta, name: str) -> float:
     if isinstance(given, datetime.timedelta):
         return given.total_seconds()
     return parse_time(given, name) if isinstance(given, str) else float(given)
+
+
+def _refuse_beside_plan(*given: Any) -> None:
+    """Refuse what says how to plan, beside a plan.
+
+    Raises:
+        InvalidOptionError: any of it is given.
+    """
+    if any(item is not None for item in given):
+        msg = (
+            "a plan fixes what one round does: leave out either the plan, or policy, where, options, workload and "
+            "final"
+        )
+        raise InvalidOptionError(msg)

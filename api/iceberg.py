@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tblctl.tableformat.iceberg.port import IcebergPort
     from tblctl.tableformat.iceberg.version import IcebergVersion
     from tblctl.tableformat.progress import Progress
+    from tblctl.tableformat.workload.queries import Workload
 
     Where = str | BooleanExpression | None
 
@@ -69,6 +70,7 @@ class IcebergTable(ClusteredTable):
         options: Mapping[str, Any] | SelectOptions | None = None,
         *,
         cluster_by: str | Sequence[str] | None = None,
+        workload: Workload | None = None,
     ) -> Plan:
         """Return what one round of `recluster` would do, and why. Nothing is written.
 
@@ -79,6 +81,7 @@ class IcebergTable(ClusteredTable):
             where: as for `ClusteredTable.plan`.
             options: as for `ClusteredTable.plan`.
             cluster_by: the key to plan by. None: that of the property `tblctl.cluster-by`, or else the sort order.
+            workload: as for `ClusteredTable.plan`.
 
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
@@ -86,7 +89,12 @@ class IcebergTable(ClusteredTable):
         from tblctl.maintain.experience import rates_of
         from tblctl.maintain.request import Request, planned, selectable, warn_of_other_order
 
-        request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
+        request = Request.of(
+            policy=policy,
+            condition=lambda schema: resolved(where, schema),
+            options=options,
+            workload=workload,
+        )
 
         def read(version: IcebergVersion) -> Plan:
             keyed = version if cluster_by is None else version.clustered_by(cluster_by)
@@ -113,6 +121,7 @@ class IcebergTable(ClusteredTable):
         commit_every: int | str | datetime.timedelta | None = None,
         progress: Progress | None = None,
         cluster_by: str | Sequence[str] | None = None,
+        workload: Workload | None = None,
     ) -> Outcome:
         """Merge overlapping files, so that a key is in few of them, and commit REPLACE snapshots.
 
@@ -132,6 +141,7 @@ class IcebergTable(ClusteredTable):
             cluster_by: the cluster key. The first commit sets it as the table's property `tblctl.cluster-by`; if
                 nothing is committed, the outcome's note says that the key stays. "same" makes new boundaries for the
                 curve that is the key. None: the key of the property, or else the table's sort order.
+            workload: as for `ClusteredTable.plan`.
 
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
@@ -155,6 +165,7 @@ class IcebergTable(ClusteredTable):
             on_conflict=on_conflict,
             commit_every=commit_every,
             progress=progress,
+            workload=workload,
         )
         notes = (outcome.note, _key_note(outcome, before, port.newest(), cluster_by))
         copied = keyed_port.entries_copied - copied

@@ -20,13 +20,13 @@ _MOST_ASKED = 4096
 class Nothing:
     """Rewrites nothing: NR, and what others begin with."""
 
-    def arrives(self, table: TrialTable, batch: Batch, number: int) -> Key | None:
+    def arrives(self, *_: object) -> Key | None:
         return None
 
-    def asked(self, table: TrialTable, question: Question, number: int) -> Sequence[Rewrite]:
+    def asked(self, *_: object) -> Sequence[Rewrite]:
         return ()
 
-    def ends(self, table: TrialTable, number: int) -> Sequence[Rewrite]:
+    def ends(self, *_: object) -> Sequence[Rewrite]:
         return ()
 
 
@@ -66,7 +66,7 @@ class Ours(Nothing):
             alpha=self.alpha,
         )
 
-    def asked(self, table: TrialTable, question: Question, number: int) -> Sequence[Rewrite]:
+    def asked(self, _table: TrialTable, question: Question, number: int) -> Sequence[Rewrite]:
         self._seen += 1
         if number >= self.trace.watched and self._seen % self.sampled == 0:
             self._questions = [*self._questions[1 - _MOST_ASKED :], question]
@@ -92,5 +92,5 @@ class ByKey(Nothing):
 
     trace: Trace
 
-    def arrives(self, table: TrialTable, batch: Batch, number: int) -> Key | None:
+    def arrives(self, _table: TrialTable, _batch: Batch, number: int) -> Key | None:
         return self.trace.key(number) if number >= self.trace.acted else None

@@ -1,7 +1,7 @@
 """A table of several columns as arrays, and what its queries and rewrites cost.
 
-Costs are in seconds, of blocks of 32 MB: reading takes 9 ms a MB of the columns asked for, matching rows 15 ms a block's
-worth, rewriting 50 ms a MB. To sort a batch while it is written takes 0.3 of a rewrite.
+Costs are in seconds, of blocks of 32 MB: reading takes 9 ms a MB of the columns asked for, matching rows 15 ms a
+block's worth, rewriting 50 ms a MB. To sort a batch while it is written takes 0.3 of a rewrite.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ def _lineitem(rng: Any, block_rows: int, *, fixed: bool) -> Iterator[Batch]:
                 if slot not in asked or asked[slot][0] != column or rng.random() < shift:
                     late = 1000 if column == SHIP else 90
                     start = (
-                        rng.uniform(0, now + late - 60) if is_global else max(now - MONTH * (1 + rng.zipf(2)), 0)
+                        rng.uniform(0, now + late - 60)
+                        if is_global
+                        else max(now - MONTH * (1 + rng.zipf(2)), 0)
                     )
                     asked[slot] = column, (float(np.floor(start)), float(np.floor(start)) + 60)
                 questions.append(Question(ranges=dict([asked[slot]]), share=share))

@@ -58,7 +58,7 @@ class Asked:
             low=boxes[:, :columns],
             high=boxes[:, columns:],
             query=np.arange(len(boxes)),
-            cost=np.bincount(which.ravel(), cost, minlength=len(boxes)),
+            cost=np.bincount(which.ravel(), cost, minlength=len(boxes)).astype(float),
         )
 
     @property
@@ -68,7 +68,7 @@ class Asked:
         return found
 
     def parts(self, width: int) -> Iterator[Asked]:
-        """Yield the queries some at a time, so that an array of a number for each box and `width` others stays small."""
+        """Yield the queries some at a time, so that an array of `width` numbers for each box stays small."""
         starts = np.flatnonzero(np.diff(self.query, prepend=-1))
         ends = np.append(starts[1:], len(self.query))
         first = 0
@@ -88,10 +88,12 @@ class Asked:
         """Return figures of queries from those of their boxes, which lie along the first axis."""
         if len(self) == len(self.query):
             return of_boxes
-        found: np.ndarray = combine.reduceat(of_boxes, np.flatnonzero(np.diff(self.query, prepend=-1)), axis=0)
+        found: np.ndarray = combine.reduceat(
+            of_boxes, np.flatnonzero(np.diff(self.query, prepend=-1)), axis=0
+        )
         return found
 
-    def keys(self) -> tuple[Key, ...]:
+    def candidate_keys(self) -> tuple[Key, ...]:
         """Return the keys worth a try: single columns, those asked for most first, and pairs of them."""
         asked = np.zeros((len(self), self.low.shape[1]))
         np.maximum.at(asked, self.query, self.limits.astype(float))

@@ -8,7 +8,7 @@ queries again as the window counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,7 +52,9 @@ def regroups(
     asked: Asked,
     *,
     block_rows: float,
+    keys: Sequence[Key] | None = None,
     alpha: float = DEFAULT_ALPHA,
+    group_seconds: float = 0.0,
     sizes: Sequence[int] = SIZES,
     partition: Ints | None = None,
 ) -> list[Regroup]:
@@ -64,18 +66,26 @@ def regroups(
         blocks: those that may be rewritten.
         asked: the queries of the window.
         block_rows: rows of a full block.
+        keys: that may be chosen; None for all that the queries suggest.
         alpha: what a second of rewriting has to save.
+        group_seconds: what a group costs besides its blocks.
         sizes: blocks of a group, ascending.
         partition: of each block; None for one. No group crosses partitions.
     """
-    keys = asked.keys()
+    keys = asked.candidate_keys() if keys is None else keys
     if not (keys and len(blocks)):
         return []
-    reads, waste = read_cost(blocks, asked), wasted(blocks, asked, keys)
-    split = _Split(blocks, asked, reads, block_rows, alpha, partition)
-    best, choice = np.zeros(len(blocks)), np.full(len(blocks), -1)
+    reads = read_cost(blocks, asked)
+    worth = np.flatnonzero(reads > alpha * blocks.rewrite_seconds)  # of the others no key can save enough
+    blocks, reads = blocks.pick(worth), reads[worth]
+    partition = None if partition is None else partition[worth]
+    waste = wasted(blocks, asked, keys)
+    split = _Split(blocks, asked, reads, block_rows, alpha, group_seconds, partition)
+    best, choice = np.full(len(blocks), -np.inf), np.full(len(blocks), -1)
     for number, key in enumerate(keys):
-        for group in split.groups(np.flatnonzero(waste[number] > alpha * blocks.rewrite_seconds), key, sizes[0]):
+        for group in split.groups(
+            np.flatnonzero(waste[number] > alpha * blocks.rewrite_seconds), key, sizes[0]
+        ):
             gain = group.net(alpha) / len(group.blocks)
             better = group.blocks[gain > best[group.blocks]]
             best[better], choice[better] = gain, number
@@ -84,7 +94,8 @@ def regroups(
         for number, key in enumerate(keys)
         for group in split.best_sized(np.flatnonzero(choice == number), key, sizes)
     ]
-    return sorted(found, key=lambda group: -group.net(alpha) / max(group.price, 1e-12))
+    found.sort(key=lambda group: -group.net(alpha) / max(group.price, 1e-12))
+    return [replace(group, blocks=worth[group.blocks]) for group in found]
 
 
 def arrival_key(
@@ -98,7 +109,7 @@ def arrival_key(
         return None
     members = np.arange(len(batch))[None, :]
     best, found = float(read_cost(batch, asked).sum()) - alpha * sort_seconds, None
-    for key in asked.keys():
+    for key in asked.candidate_keys():
         after = float(predicted_cost(sorted_groups(batch, members, key, block_rows), asked)[0])
         if after < best:
             best, found = after, key
@@ -114,24 +125,22 @@ class _Split:
     reads: Floats
     block_rows: float
     alpha: float
+    group_seconds: float
     partition: Ints | None
 
     def groups(self, candidates: Ints, key: Key, size: int) -> list[Regroup]:
-        """Return the groups that pay: neighbours by the key's low bound, `size` together."""
+        """Return groups of neighbours by the key's low bound, `size` together, whether they pay or not."""
         return [
-            group
-            for members in self._members(candidates, key, size)
-            for group in self._priced(members, key)
-            if group.net(self.alpha) > 0
+            group for members in self._members(candidates, key, size) for group in self._priced(members, key)
         ]
 
     def best_sized(self, candidates: Ints, key: Key, sizes: Sequence[int]) -> list[Regroup]:
-        """Return the groups of the smallest size that a larger one does not clearly beat."""
+        """Return the groups that pay, of the smallest size that a larger one does not clearly beat."""
         best: list[Regroup] = []
         for place, size in enumerate(sizes):
             if place and candidates.size <= sizes[place - 1]:
                 break
-            found = self.groups(candidates, key, size)
+            found = [group for group in self.groups(candidates, key, size) if group.net(self.alpha) > 0]
             if self._net(found) > WORTH_MORE * self._net(best):
                 best = found
         return best
@@ -159,7 +168,7 @@ class _Split:
         groups: Groups = sorted_groups(self.blocks, members, key, self.block_rows)
         after = predicted_cost(groups, self.asked)
         before = self.reads[members].sum(axis=1)
-        price = self.blocks.rewrite_seconds[members].sum(axis=1)
+        price = self.blocks.rewrite_seconds[members].sum(axis=1) + self.group_seconds
         return [
             Regroup(blocks=chosen, key=key, before=float(b), after=float(a), price=float(p))
             for chosen, b, a, p in zip(members, before, after, price, strict=True)

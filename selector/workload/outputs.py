@@ -86,7 +86,7 @@ def _outputs_met(groups: Groups, asked: Asked) -> Floats:
         low, high = asked.low[:, column, None], asked.high[:, column, None]
         if column not in groups.edges:
             found *= (groups.high[column] >= low) & (groups.low[column] <= high)
-    for column, edges in groups.edges.items():
-        low, high = asked.low[:, column, None, None], asked.high[:, column, None, None]
+    for key, edges in groups.edges.items():
+        low, high = asked.low[:, key, None, None], asked.high[:, key, None, None]
         found *= np.count_nonzero((edges[:, 1:] >= low) & (edges[:, :-1] <= high), axis=2)
     return found

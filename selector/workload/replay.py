@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,10 +62,13 @@ def wasted(blocks: Blocks, asked: Asked, keys: Sequence[Key]) -> Floats:
     for part in asked.parts(len(blocks)):
         met = _met(blocks, part)
         chosen = np.flatnonzero(met.any(axis=0))
-        here, read = blocks.pick(chosen), part.of_queries(met[:, chosen], np.logical_or)
-        shares = {column: _share(here, part, column) for column in columns}
+        if not chosen.size:
+            continue
+        read = part.of_queries(met[:, chosen], np.logical_or)
+        shares = {column: _share(blocks, part, column, chosen) for column in columns}
         for number, key in enumerate(keys):
-            needed = part.of_queries(np.prod([shares[column] for column in key], axis=0), np.add)
+            share = functools.reduce(np.multiply, (shares[column] for column in key))
+            needed = part.of_queries(share, np.add)
             found[number, chosen] += part.cost @ (read * (1 - np.minimum(needed, 1)))
     return found * blocks.read_seconds
 
@@ -78,9 +82,11 @@ def _met(blocks: Blocks, asked: Asked) -> Mask:
     return found
 
 
-def _share(blocks: Blocks, asked: Asked, column: int) -> Floats:
-    """Return which share of the rows of each block each box asks for on one column, of shape (boxes, blocks)."""
-    low, high = blocks.low[column], blocks.high[column]
+def _share(blocks: Blocks, asked: Asked, column: int, chosen: Ints) -> Floats:
+    """Return which share of the rows of some blocks each box asks for on one column, of shape (boxes, blocks)."""
+    if not asked.limits[:, column].any():
+        return np.ones((len(asked.query), 1))
+    low, high = blocks.low[column, chosen], blocks.high[column, chosen]
     width = np.minimum(high, asked.high[:, column, None]) - np.maximum(low, asked.low[:, column, None])
     one_value = high == low
     found: Floats = np.clip(width / np.where(one_value, 1, high - low), 0, 1)

@@ -22,9 +22,9 @@ NAMES = {
     "tblctl": """
         Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
         DeepRange DepthFigures DepthPoint Estimate Gain GcOutcome GroupOutcome IcebergTable MeasuredVersion
-        OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress RangeShare Scan ScanExplanation
+        OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress Query RangeShare Scan ScanExplanation
         ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
-        TableOptions WatchedRound WriteOutcome create drop errors execute exists find_tables from_iceberg open
+        TableOptions WatchedRound Workload WriteOutcome create drop errors execute exists find_tables from_iceberg open
         parse_duration parse_schema parse_size parse_statement read_schema spark spark_session survey
         type_from_text type_to_text watch
     """,
@@ -135,6 +135,10 @@ NAMES = {
     "GcOutcome": "bytes_deleted dry_run note objects_deleted snapshots_expired",
     "WatchedRound": "bytes_today error location outcome status time",
     "CheckReport": "blocks deep ok problems rows segments snapshots",
+    "Query": """
+        blocks_read blocks_total bytes_read columns rows_matched rows_read snapshot source time weight where
+    """,
+    "Workload": "queries",
     "TableOptions": """
         block_bytes block_rows compression compression_level memory_bytes recluster_every recluster_mode
         recluster_policy row_group_rows sort_scope
@@ -167,7 +171,7 @@ NAMES = {
         --branch --catalog-option --debug --json --predicates --rejected --storage-option LOC --metadata-cache --refine
     """,
     "$ tblctl recluster": """
-        --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
+        --all --alpha --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
         --daily-bytes --day-column --day-rolling --debug --delete-file-threshold --delete-ratio-threshold
         --dry-run --engine --every-range --final --if-exists --include-unclustered --json --list-policies
         --master --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups --max-seconds --memory
@@ -175,17 +179,17 @@ NAMES = {
         --no-include-unclustered --on-conflict --partition-column --partition-regex --partitions --pending
         --plan --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days --refine --remote
         --small-file-bytes --sort-columns --spark-conf --storage-option --target-depth --target-file-bytes
-        --threshold --watch --where LOC...
+        --threshold --watch --where --window LOC...
     """,
     "$ tblctl plan": """
-        --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column
+        --alpha --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column
         --day-rolling --debug --delete-file-threshold --delete-ratio-threshold --every-range --expires --final
         --include-unclustered --json --list --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups
         --max-seconds --memory --metadata-cache --min-input-files --most-blocks --no-day-rolling
         --no-every-range --no-include-unclustered --output --partition-column --partition-regex --partitions
         --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days --refine --schedule
         --small-file-bytes --sort-columns --storage-option --target-depth --target-file-bytes --threshold
-        --where LOC
+        --where --window LOC
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
@@ -264,10 +268,11 @@ SIGNATURES = {
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
-        "plan(policy=None, where=None, options=None, *, cluster_by=None)",
+        "plan(policy=None, where=None, options=None, *, cluster_by=None, workload=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
-            "spark=None, on_conflict='salvage', commit_every=None, progress=None, cluster_by=None)"
+            "spark=None, on_conflict='salvage', commit_every=None, progress=None, cluster_by=None, "
+            "workload=None)"
         ),
         (
             "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
@@ -296,10 +301,10 @@ SIGNATURES = {
         "overwrite(data, where=None, *, memory_bytes=None, progress=None)",
         "pending_plans(*, plans_at=None)",
         "picture(path, *, columns=None, where=None, compare=None)",
-        "plan(policy=None, where=None, options=None)",
+        "plan(policy=None, where=None, options=None, *, workload=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
-            "spark=None, on_conflict='salvage', commit_every=None, progress=None)"
+            "spark=None, on_conflict='salvage', commit_every=None, progress=None, workload=None)"
         ),
         (
             "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
