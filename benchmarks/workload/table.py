@@ -82,12 +82,16 @@ class TrialTable:
 
     def matching(self, question: Question) -> float:
         """Return how many blocks' worth of rows a query asks for."""
-        read = np.flatnonzero(self.met(question))
+        return float(self.utilisation(question, np.flatnonzero(self.met(question))).sum())
+
+    def utilisation(self, question: Question, read: Ints) -> Floats:
+        """Return which share of the rows of some blocks a query asks for."""
         found = np.ones((len(read), self.block_rows), np.bool_)
         for column, (low, high) in question.ranges.items():
             rows = self._rows[column, read]
             found &= (rows >= low) & (rows <= high)
-        return np.count_nonzero(found) / self.block_rows
+        shares: Floats = found.mean(axis=1)
+        return shares
 
 
 def blocks_of(low: Floats, high: Floats, block_rows: int, rewrite_seconds: float) -> Blocks:

@@ -17,11 +17,12 @@ from tblctl.selector.workload.outputs import Groups, predicted_cost, sorted_grou
 from tblctl.selector.workload.replay import Blocks, read_cost, wasted
 
 SIZES = (64, 256, 1024)
-"""Blocks of a group. A larger one is taken only if it gains `WORTH_MORE` times as much."""
+"""Blocks of a group: a larger one needs more memory, and is lost as a whole to another writer."""
 
 WORTH_MORE = 1.1
+"""Larger groups are made only where queries and rewriting would else cost so many times as much."""
 
-DEFAULT_ALPHA = 1.0
+DEFAULT_ALPHA = 1.3
 """Seconds that a second of rewriting has to save."""
 
 
@@ -137,16 +138,15 @@ class _Split:
     def best_sized(self, candidates: Ints, key: Key, sizes: Sequence[int]) -> list[Regroup]:
         """Return the groups that pay, of the smallest size that a larger one does not clearly beat."""
         best: list[Regroup] = []
+        now = left = float(self.reads[candidates].sum())
         for place, size in enumerate(sizes):
             if place and candidates.size <= sizes[place - 1]:
                 break
             found = [group for group in self.groups(candidates, key, size) if group.net(self.alpha) > 0]
-            if self._net(found) > WORTH_MORE * self._net(best):
-                best = found
+            then = now - sum(group.net(self.alpha) for group in found)
+            if then * WORTH_MORE < left or not place:
+                best, left = found, then
         return best
-
-    def _net(self, groups: Sequence[Regroup]) -> float:
-        return sum(group.net(self.alpha) for group in groups)
 
     def _members(self, candidates: Ints, key: Key, size: int) -> Iterator[Ints]:
         """Yield groups of equal size, one a row; what is left of a partition is a group by itself."""
