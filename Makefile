@@ -10,6 +10,7 @@
 #   make lint      ruff, and mypy --strict over the package as it is installed
 #   make bench     all benchmarks; results as text in benchmarks/results/
 #   make bench-policies   policies on traces: rows rewritten at equal depth, and the picture
+#   make bench-workload   policies on workloads that drift: seconds of queries and of rewriting, and the picture
 #   make bench-merge   the merge against every engine that does the same, Spark's table formats too; skips what it cannot get
 #   make bench-a   those of the format: append, scan, metadata, start-up
 #   make wheel     the wheel in dist/;  make check-wheel  proves that it works without the extras
@@ -36,7 +37,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-merge wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
+.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-workload bench-merge wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -97,6 +98,9 @@ bench-a: $(VENV)/.installed
 
 bench-policies: $(VENV)/.peers
 	$(VENV)/bin/python -m benchmarks policies
+
+bench-workload: $(VENV)/.peers
+	$(VENV)/bin/python -m benchmarks workload
 
 bench-merge: $(VENV)/.peers
 	-$(MAKE) .venv-hudi

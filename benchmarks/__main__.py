@@ -17,6 +17,7 @@ SUBJECTS = (
     "curves",
     "planning",
     "policies",
+    "workload",
     "predictions",
     "partitions",
     "merge",

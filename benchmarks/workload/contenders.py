@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class Ours(Nothing):
 
     Attributes:
         sorts_arrivals: batches are ours to sort while they are written.
-        sampled: keeps each so many-th query, with a weight of as many.
+        sampled: of so many queries one is kept, by chance, with a weight of as many.
         predicted: of each plan, the cost of the window that was expected afterwards, and the cost it had.
     """
 
@@ -47,7 +48,7 @@ class Ours(Nothing):
     sampled: int = 1
     predicted: list[tuple[float, float]] = field(default_factory=list)
     _questions: list[Question] = field(default_factory=list)
-    _seen: int = 0
+    _chance: Any = field(default_factory=lambda: np.random.default_rng(0))
 
     def window(self) -> Asked:
         ages = np.arange(len(self._questions))[::-1] * self.sampled
@@ -67,8 +68,7 @@ class Ours(Nothing):
         )
 
     def asked(self, _table: TrialTable, question: Question, number: int) -> Sequence[Rewrite]:
-        self._seen += 1
-        if number >= self.trace.watched and self._seen % self.sampled == 0:
+        if number >= self.trace.watched and self._chance.random() * self.sampled < 1:
             self._questions = [*self._questions[1 - _MOST_ASKED :], question]
         return ()
 

@@ -99,6 +99,11 @@ class Setting:
             matching=tuple(matching),
         )
 
+    @property
+    def blocks(self) -> int:
+        """Blocks that arrive in all."""
+        return sum(batch.rows.shape[1] for batch in self.batches) // self.rows
+
     def oracle(self) -> float:
         """Return the seconds of queries that read the blocks' worth of rows that match, and one block more."""
         return sum(

@@ -5,8 +5,9 @@ with `alpha` (equation 4), the debt of equation 2, optionally the budget of equa
 
 Choices: the cut of Algorithm 2 is a threshold, since costs are linear in bytes; a limit is filled with the most gainful
 blocks instead of all or nothing; the cost limit is what the window's queries cost; the window begins at 32 queries,
-within 16 and 4,096, and is compared with what the reclusters of the window before were predicted to save. What a query
-actually saves is what it reads less than of the blocks as they arrived. Each block gets the layout whose anchor is nearest to its savings signature.
+within 16 and 4,096, and what its queries save is compared with what the reclusters of the window before were predicted
+to save. What a query saves is what it reads less than of the blocks as they arrived. Each block gets the layout whose
+anchor is nearest to its savings signature.
 """
 
 from __future__ import annotations
@@ -188,7 +189,9 @@ class Wair(Nothing):
             return
         if (self._expected or self._actual) and not self.fixed_window:
             doubled = self._actual > self._expected
-            self.window = min(max(self.window * 2 if doubled else self.window // 2, LEAST_WINDOW), MOST_WINDOW)
+            self.window = min(
+                max(self.window * 2 if doubled else self.window // 2, LEAST_WINDOW), MOST_WINDOW
+            )
         while len(self._seen) > self.window:
             self._forget(self._seen.popleft())
         while len(self._actual_of) > MOST_WINDOW:
