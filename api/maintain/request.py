@@ -288,7 +288,7 @@ def planned(
         request: what the caller asked for.
         failed: paths of blocks that may not be selected, since they failed to merge.
         pending: paths of blocks that may not be selected, since a plan that is kept for later has them.
-        workload: what was asked of the table lately; see `Policy.decide`.
+        workload: what was asked of the table lately, unless the request says it; see `Policy.decide`.
         state: that of the plan before.
         rates: what reading and rewriting take; None for the stated defaults.
         env: the policy's clock and source of chance.
@@ -300,7 +300,7 @@ def planned(
         request.options.policy,
         request.options.budget,
         memory_bytes=request.options.memory_bytes,
-        workload=request.workload if workload is None else workload,
+        workload=workload if request.workload is None else request.workload,
         state=state,
         rates=rates,
         now=env.now(),

@@ -10,6 +10,7 @@ import pytest
 
 import tblctl
 from tblctl import errors
+from tblctl.maintain.request import Request, planned, selectable
 
 SCHEMA = pa.schema([("t", pa.int64()), ("a", pa.int64()), ("s", pa.string()), ("b", pa.float64())])
 ROWS, BLOCKS = 100, 16
@@ -151,3 +152,11 @@ def test_a_plan_fixes_the_workload_too(memory_url: str) -> None:
         errors.InvalidOptionError, match=r"leave out either the plan, or .* workload and final"
     ):
         table.recluster(plan, workload=asked(NARROW))
+
+
+def test_a_workload_that_is_handed_in_counts_before_the_log_of_the_table(memory_url: str) -> None:
+    table = table_of(memory_url)
+    request = Request.of(policy="workload", condition=lambda _: None, options=SMALL, workload=asked(NARROW))
+    version, view = selectable(table._port.newest(), request)
+    found = planned(version, view, request, workload=tblctl.Workload(queries=()))
+    assert found.plan.groups
