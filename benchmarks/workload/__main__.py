@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from benchmarks.common import RESULTS, Report, main
 from benchmarks.workload.boundary import Boundary
 from benchmarks.workload.contenders import ByKey, Nothing, Ours
-from benchmarks.workload.rivals import FullSort, OfRegistry, runs_by_key
+from benchmarks.workload.rivals import FullSort, runs_by_key
 from benchmarks.workload.traces import TRACES, Trace
 from benchmarks.workload.trial import Contender, Cost, Setting, run
 from benchmarks.workload.wair import Wair
@@ -34,7 +36,6 @@ CONTENDERS: dict[str, Callable[[Trace], Contender]] = {
     "boundary": lambda trace: Boundary(trace=trace),
     "NN": ByKey,
     "full sort each period": FullSort,
-    "depth (DD)": lambda trace: OfRegistry(trace, policy="depth"),
     **{
         f"runs, depth {target}": lambda trace, target=target: runs_by_key(trace, target)
         for target in RUNS_TARGETS
@@ -57,42 +58,71 @@ LIMITS: dict[str, Mapping[str, float]] = {
 DRAWN = ("workload", "workload, foreign batches", "wair, k_max 64", "runs, depth 5", "NN")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What contenders cost on a trace.
+
+    Attributes:
+        nothing: of no reclustering.
+        costs: by contender.
+        predicted: of ours: what each group was predicted to cost the window's queries afterwards, and what it cost.
+        oracle: seconds of queries on a sorted table that nobody had to sort.
+        blocks: that arrive.
+    """
+
+    nothing: Cost
+    costs: Mapping[str, Cost]
+    predicted: Mapping[str, Sequence[tuple[float, float]]]
+    oracle: float
+    blocks: int
+
+
 def measure(report: Report, tiny: bool) -> None:
     """Run all contenders on all traces."""
+    names = ("fixed key", "static") if tiny else (*DRIFTING, *STILL)
     rows, most = (16, 27) if tiny else (BLOCK_ROWS, None)
-    curves: dict[str, dict[str, np.ndarray]] = {}
-    for name in ("fixed key", "static") if tiny else (*DRIFTING, *STILL):
-        setting = Setting.of(TRACES[name], np.random.default_rng, block_rows=rows, most_batches=most)
-        chosen = CONTENDERS if name in DRIFTING else {"workload": CONTENDERS["workload"]}
-        curves[name] = measure_trace(report, setting, chosen, with_limits=not tiny)
+    with ProcessPoolExecutor(2) as pool:
+        results = pool.map(run_trace, names, [rows] * len(names), [most] * len(names))
+        found = {}
+        for name, result in zip(names, results, strict=True):
+            found[name] = result
+            write_trace(report, name, result, with_limits=not tiny)
     with tempfile.TemporaryDirectory() as folder:
-        draw(curves, (Path(folder) if tiny else RESULTS) / "workload.svg")
+        draw(found, (Path(folder) if tiny else RESULTS) / "workload.svg")
     report.line("\nas a picture: workload.svg")
 
 
-def measure_trace(
-    report: Report, setting: Setting, chosen: Mapping[str, Callable[[Trace], Contender]], *, with_limits: bool
-) -> dict[str, np.ndarray]:
-    """Write what each contender costs on a trace, and return the costs by batch."""
-    name = setting.trace.name
-    nothing = run(setting, Nothing())
-    report.begin(f"{name}: seconds, queries and rewriting together, NR = 1 ({nothing.total:.0f} s)")
-    costs: dict[str, Cost] = {}
-    for label, make in chosen.items():
-        contender = make(setting.trace)
-        cost = costs[label] = run(setting, contender)
+def run_trace(name: str, rows: int, most: int | None) -> Found:
+    """Run all contenders on a trace; on one that does not drift, ours alone."""
+    setting = Setting.of(TRACES[name], np.random.default_rng, block_rows=rows, most_batches=most)
+    chosen = CONTENDERS if name in DRIFTING else {"workload": CONTENDERS["workload"]}
+    made = {label: make(setting.trace) for label, make in chosen.items()}
+    costs = {label: run(setting, contender) for label, contender in made.items()}
+    return Found(
+        nothing=run(setting, Nothing()),
+        costs=costs,
+        predicted={label: item.predicted for label, item in made.items() if isinstance(item, Ours)},
+        oracle=setting.oracle(),
+        blocks=setting.blocks,
+    )
+
+
+def write_trace(report: Report, name: str, found: Found, *, with_limits: bool) -> None:
+    """Write what each contender costs on a trace."""
+    total = found.nothing.total
+    report.begin(f"{name}: seconds, queries and rewriting together, NR = 1 ({total:.0f} s)")
+    for label, cost in found.costs.items():
         limit = LIMITS.get(label, {}).get(name) if with_limits else None
-        report.figure(label, cost.total / nothing.total, "x", most=limit)
+        report.figure(label, cost.total / total, "x", most=limit)
         share = sum(cost.rewriting) / cost.total
         report.line(
-            f"      rewriting {share:.2f} of it; {cost.rewritten / max(setting.blocks, 1):.2f} rewrites a block"
+            f"      rewriting {share:.2f} of it; {cost.rewritten / found.blocks:.2f} rewrites a block"
         )
-        if isinstance(contender, Ours) and contender.predicted:
-            write_predictions(report, contender.predicted)
-    report.figure("oracle: fully sorted for nothing", setting.oracle() / nothing.total, "x")
+        if found.predicted.get(label):
+            write_predictions(report, found.predicted[label])
+    report.figure("oracle: fully sorted for nothing", found.oracle / total, "x")
     if with_limits and name in DRIFTING:
-        write_ratios(report, name, costs, setting.oracle())
-    return {label: np.cumsum(cost.by_batch) for label, cost in {"NR": nothing, **costs}.items()}
+        write_ratios(report, name, found.costs, found.oracle)
 
 
 def write_predictions(report: Report, found: Sequence[tuple[float, float]]) -> None:
@@ -122,19 +152,19 @@ def write_ratios(report: Report, name: str, costs: Mapping[str, Cost], oracle: f
     report.figure("gap to the oracle", ours / oracle - 1, "", most=0.85 if name == "fixed key" else None)
 
 
-def draw(curves: Mapping[str, Mapping[str, np.ndarray]], path: Path) -> None:
+def draw(results: Mapping[str, Found], path: Path) -> None:
     """Write cumulative costs as a picture, one trace a panel."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    names = [name for name in DRIFTING if name in curves]
+    names = [name for name in DRIFTING if name in results]
     figure = Figure(figsize=(9, 6.5 if len(names) > 1 else 4), layout="constrained")
     panels = np.ravel(figure.subplots(-(-len(names) // 2), min(len(names), 2)))
     for name, axes in zip(names, panels, strict=False):
-        found = curves[name]
-        axes.plot(found["NR"] / found["NR"][-1], "k:", linewidth=1, label="NR")
+        nothing, costs = results[name].nothing, results[name].costs
+        axes.plot(np.cumsum(nothing.by_batch) / nothing.total, "k:", linewidth=1, label="NR")
         for label in DRAWN:
-            axes.plot(found[label] / found["NR"][-1], linewidth=1.2, label=label)
+            axes.plot(np.cumsum(costs[label].by_batch) / nothing.total, linewidth=1.2, label=label)
         axes.set_ylim(0, 1)
         axes.set_title(name, fontsize="medium")
         axes.grid(visible=True, alpha=0.3)

@@ -21,6 +21,9 @@ from tblctl.selector.workload.asked import Ints
 from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.options import TableOptions
 
+_ROUNDS = 2
+"""Plans after each batch; a third one finds next to nothing."""
+
 _SORT = Sort(id=1, terms=(Term(column_id=1),))
 
 
@@ -56,7 +59,7 @@ class OfRegistry(ByKey):
             return
         policy: Policy = policy_named(self.policy)
         asked = parts(policy, {"max_group_bytes": 2**50, **self.options})
-        for again in range(8):
+        for again in range(_ROUNDS):
             view = self._view(table, self.trace.key(number)[0])
             decision = policy.decide(
                 view,
@@ -70,7 +73,7 @@ class OfRegistry(ByKey):
             )
             for place, draft in enumerate(decision.drafts):
                 self._level[draft.blocks] = draft.output_level
-                self._run[draft.blocks] = 10**9 + (number * 8 + again) * 10_000 + place
+                self._run[draft.blocks] = 10**9 + (number * _ROUNDS + again) * 10_000 + place
                 yield draft.blocks, self.trace.key(number)
             if not decision.drafts:
                 return

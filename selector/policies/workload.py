@@ -106,16 +106,12 @@ class Workload:
         compiled = _Compiled(view=view)
         asked = compiled.asked(workload.queries[-options.window :])
         sorts = _Sorts(view, compiled.names)
-        keys = [key for key in asked.candidate_keys() if sorts.of(key) is not None]
-        allowed = view.selectable
-        for key in keys:
-            allowed = allowed & view.selectable_for(sorts.id_of(key))
-        chosen = np.flatnonzero(allowed)
+        chosen = np.flatnonzero(view.selectable)
         blocks = compiled.blocks(asked, rates or DEFAULT_RATES).pick(chosen)
         found = regroups(
             blocks,
             asked,
-            keys=keys,
+            keys=[key for key in asked.candidate_keys() if sorts.may_be(key)],
             block_rows=_full_rows(view),
             alpha=options.alpha,
             group_seconds=(rates or DEFAULT_RATES).seconds_per_group,
@@ -123,13 +119,16 @@ class Workload:
         )
         drafts = []
         for number, group in enumerate(found):
-            why = _why(compiled, sorts, blocks, asked, group, with_queries=number < _EXPLAINED_GROUPS)
+            sort = sorts.of(group.key)
             members = chosen[group.blocks]
-            draft = Draft(blocks=members, output_level=next_level(view, members), why=why)
-            drafts.append(replace(draft, sort=sorts.of(group.key)))
+            members = members[view.selectable_for(sort.id)[members]]
+            if members.size:
+                why = _why(compiled, sorts, blocks, asked, group, with_queries=number < _EXPLAINED_GROUPS)
+                level = next_level(view, members)
+                drafts.append(Draft(blocks=members, output_level=level, why=why, sort=sort))
         return Decision(
             drafts=tuple(drafts),
-            rejections=_rejections(view, allowed, drafts, compiled, options),
+            rejections=_rejections(view, drafts, compiled, options),
             state=state,
         )
 
@@ -219,42 +218,35 @@ class _Compiled:
 
 
 class _Sorts:
-    """The sorts of keys, live ones or new. A key whose columns cannot be sorted by has none."""
+    """The sorts of keys, live ones or new. Those of curves are made only where a group gets one: that reads rows."""
 
     def __init__(self, view: TableView, names: Sequence[str]) -> None:
         self._view, self._names = view, names
-        self._found: dict[Key, Sort | None] = {}
-        self._next = view.next_sort_id
+        self._found: dict[Key, Sort] = {}
 
-    def of(self, key: Key) -> Sort | None:
-        """Return the sort of a key; None if there can be none."""
+    def may_be(self, key: Key) -> bool:
+        """Return whether rows can be sorted by each column of a key."""
+        try:
+            return all(self._made((column,)) for column in key)
+        except InvalidKeyError:
+            return False
+
+    def of(self, key: Key) -> Sort:
+        """Return the sort of a key. New ones get ids that follow each other."""
         if key not in self._found:
-            self._found[key] = self._new(key)
+            sort = self._made(key)
+            taken = [other.id for other in self._found.values()]
+            self._found[key] = replace(sort, id=max(taken) + 1) if sort.id in taken else sort
         return self._found[key]
 
-    def id_of(self, key: Key) -> int:
-        """Return the id of a key's sort."""
-        sort = self.of(key)
-        assert sort is not None
-        return sort.id
-
-    def names(self, key: Key) -> str:
+    def text(self, key: Key) -> str:
         """Return a key as text."""
         names = ", ".join(self._names[column] for column in key)
         return names if len(key) == 1 else f"hilbert({names})"
 
-    def _new(self, key: Key) -> Sort | None:
+    def _made(self, key: Key) -> Sort:
         assert self._view.sort_by is not None
-        try:
-            sort = self._view.sort_by(tuple(self._names[column] for column in key))
-        except InvalidKeyError:
-            return None
-        if sort.id in self._view.sorts:
-            return sort
-        if any(other is not None and other.id == sort.id for other in self._found.values()):
-            sort = replace(sort, id=self._next)
-        self._next = max(self._next, sort.id) + 1
-        return sort
+        return self._view.sort_by(tuple(self._names[column] for column in key))
 
 
 def _full_rows(view: TableView) -> float:
@@ -271,7 +263,7 @@ def _why(
 ) -> str:
     """Return what a group gains, and by which queries."""
     text = (
-        f"by {sorts.names(group.key)}: queries of the window read it in {group.after:.3g} s instead of "
+        f"by {sorts.text(group.key)}: queries of the window read it in {group.after:.3g} s instead of "
         f"{group.before:.3g} s; its rewrite takes {group.price:.3g} s"
     )
     if not with_queries:
@@ -293,12 +285,11 @@ def _shortened(where: str) -> str:
 
 def _rejections(
     view: TableView,
-    allowed: np.ndarray,
     drafts: Sequence[Draft],
     compiled: _Compiled,
     options: WorkloadOptions,
 ) -> tuple[Rejection, ...]:
-    fine = allowed.copy()
+    fine = view.selectable.copy()
     fine[joined(draft.blocks for draft in drafts)] = False
     found = [item for item in left_out(view, include_unclustered=True) if item.rule != "other_sort"]
     if fine.any():
