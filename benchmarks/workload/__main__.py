@@ -24,7 +24,7 @@ from benchmarks.workload.wair import Wair
 BLOCK_ROWS = 250
 DRIFTING = ("TPC-H", "fixed key", "DSB", "Mirrors")
 STILL = ("split", "alternating", "both", "static")
-RUNS_TARGETS = (5, 8)
+RUNS_TARGETS = (8, 16)
 
 CONTENDERS: dict[str, Callable[[Trace], Contender]] = {
     "workload": lambda trace: Ours(trace=trace),
@@ -55,7 +55,7 @@ LIMITS: dict[str, Mapping[str, float]] = {
     "workload, foreign batches": {"TPC-H": 0.31, "fixed key": 0.18, "DSB": 0.21, "Mirrors": 0.063},
     "wair": {"TPC-H": 0.48, "fixed key": 0.27, "DSB": 0.25, "Mirrors": 0.065},
 }
-DRAWN = ("workload", "workload, foreign batches", "wair, k_max 64", "runs, depth 5", "NN")
+DRAWN = ("workload", "workload, foreign batches", "wair, k_max 64", "runs, depth 8", "NN")
 
 
 @dataclass(frozen=True, kw_only=True)

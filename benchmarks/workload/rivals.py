@@ -74,7 +74,7 @@ class OfRegistry(ByKey):
             for place, draft in enumerate(decision.drafts):
                 self._level[draft.blocks] = draft.output_level
                 self._run[draft.blocks] = 10**9 + (number * _ROUNDS + again) * 10_000 + place
-                yield draft.blocks, self.trace.key(number)
+                yield draft.blocks, self.trace.key(number)[:1]
             if not decision.drafts:
                 return
 

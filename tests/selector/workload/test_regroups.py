@@ -93,7 +93,7 @@ def test_groups_cross_no_partition_and_share_no_block():
 def test_larger_groups_are_taken_only_if_they_gain_a_tenth_more():
     few = asked([(0.1, 0.3)], cost=20.0)
     assert {len(group.blocks) for group in regroups(overlapping(256), few, block_rows=ROWS)} == {64}
-    narrow = asked([(0.1, 0.1001)], cost=1.3)
+    narrow = asked([(0.1, 0.1001)], cost=1.6)
     sizes = {
         len(group.blocks) for group in regroups(overlapping(256), narrow, block_rows=ROWS, sizes=(4, 64))
     }
