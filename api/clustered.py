@@ -338,8 +338,7 @@ class ClusteredTable:
                 nothing because groups failed; the blocks of failed groups are then left alone. Limits of bytes, seconds
                 and money hold for all rounds together, the others for each. Blocks that are not sorted by the current
                 key are merged too, unless the options forbid it. Beside a writer that never pauses it may never end.
-            engine: local (this process), spark, or auto: Spark if a session is given, or for a round of more than
-                64 GiB in memory.
+            engine: local (this process), spark, or auto: Spark if a session is given, or above 64 GiB in memory.
             spark: your SparkSession, classic or Connect, which is not stopped. Or a function that returns a context
                 manager for one, such as `lambda: tblctl.spark_session(master="spark://h:7077")`; it is called when
                 there is something to merge. None: a session on this machine, if needed.
@@ -359,8 +358,7 @@ class ClusteredTable:
         from tblctl.maintain.recluster import recluster
         from tblctl.maintain.request import Request
 
-        if plan is not None:
-            _refuse_beside_plan(policy, where, options, workload, final or None)
+        _refuse_beside_plan(plan, policy, where, options, workload, final or None)
         request = Request.of(
             policy=policy,
             condition=lambda schema: resolved(where, schema),
@@ -555,13 +553,13 @@ def seconds_of(given: float | str | datetime.timedelta, name: str) -> float:
     return parse_time(given, name) if isinstance(given, str) else float(given)
 
 
-def _refuse_beside_plan(*given: Any) -> None:
+def _refuse_beside_plan(plan: Plan | None, *given: Any) -> None:
     """Refuse what says how to plan, beside a plan.
 
     Raises:
         InvalidOptionError: any of it is given.
     """
-    if any(item is not None for item in given):
+    if plan is not None and any(item is not None for item in given):
         msg = (
             "a plan fixes what one round does: leave out either the plan, or policy, where, options, workload and "
             "final"
