@@ -10,6 +10,7 @@
 #   make lint      ruff, and mypy --strict over the package as it is installed
 #   make bench     all benchmarks; results as text in benchmarks/results/
 #   make bench-policies   policies on traces: rows rewritten at equal depth, and the picture
+#   make bench-workload   policies on workloads that drift: seconds of queries and of rewriting, and the picture
 #   make bench-merge   the merge against every engine that does the same, Spark's table formats too; skips what it cannot get
 #   make bench-layouts   curves against Delta's and Iceberg's, and Hudi's clustering: seconds, and what queries read; the picture
 #   make bench-a   those of the format: append, scan, metadata, start-up
@@ -37,7 +38,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-merge bench-layouts wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
+.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-workload bench-merge bench-layouts wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -98,6 +99,9 @@ bench-a: $(VENV)/.installed
 
 bench-policies: $(VENV)/.peers
 	$(VENV)/bin/python -m benchmarks policies
+
+bench-workload: $(VENV)/.peers
+	$(VENV)/bin/python -m benchmarks workload
 
 bench-merge: $(VENV)/.peers
 	-$(MAKE) .venv-hudi

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tblctl.tableformat.model.schema.schema import parse_schema
     from tblctl.tableformat.model.schema.types import type_from_text, type_to_text
     from tblctl.tableformat.progress import Progress
+    from tblctl.tableformat.workload.queries import Query, Workload
     from tblctl.tables import create, drop, exists, open, read_schema
     from tblctl.warehouse import SurveyedTable, find_tables, survey
     from tblctl.watching import WatchedRound, watch
@@ -127,6 +128,8 @@ _HOMES = {  # module, or module:name if the name differs there
     "type_from_text": "tblctl.tableformat.model.schema.types",
     "type_to_text": "tblctl.tableformat.model.schema.types",
     "Progress": "tblctl.tableformat.progress",
+    "Query": "tblctl.tableformat.workload.queries",
+    "Workload": "tblctl.tableformat.workload.queries",
     "spark": "tblctl.spark",
 }
 _MODULES = {"errors", "spark"}
@@ -159,6 +162,8 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "ScanExplanation",
     "ScanReport",
     "BlockScan",
+    "Query",
+    "Workload",
     "ClusteringInfo",
     "ClusteringFigures",
     "DepthFigures",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tblctl.selector.plan import Plan
     from tblctl.selector.policy import Policy
     from tblctl.tableformat.pending import PendingPlans
+    from tblctl.tableformat.workload.queries import Workload
 
     Where = str | BooleanExpression | None
 
@@ -315,6 +316,8 @@ class ClusteredTable(Recorded):
         policy: str | Policy | None = None,
         where: Where = None,
         options: Mapping[str, Any] | SelectOptions | None = None,
+        *,
+        workload: Workload | None = None,
     ) -> Plan:
         """Return what one round of `recluster` would do, and why. Nothing is written.
 
@@ -323,6 +326,7 @@ class ClusteredTable(Recorded):
                 itself (`tblctl.policies`). None: that of the table's option `recluster.policy`, or else levels.
             where: only blocks that may hold rows satisfying the condition are merged.
             options: what to select, and the limits; see `tblctl.SelectOptions`. Sizes may be text.
+            workload: the queries that a policy such as workload follows (`tblctl.Workload`).
 
         Raises:
             InvalidKeyError: the table has no cluster key.
@@ -332,7 +336,12 @@ class ClusteredTable(Recorded):
         from tblctl.maintain.experience import rates_of
         from tblctl.maintain.request import Request, make_plan
 
-        request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
+        request = Request.of(
+            policy=policy,
+            condition=lambda schema: resolved(where, schema),
+            options=options,
+            workload=workload,
+        )
         return self._read(
             lambda version: make_plan(version, request, rates=rates_of(self._port, version), port=self._port)
         )
@@ -350,6 +359,7 @@ class ClusteredTable(Recorded):
         on_conflict: str = "salvage",
         commit_every: int | str | datetime.timedelta | None = None,
         progress: Progress | None = None,
+        workload: Workload | None = None,
     ) -> Outcome:
         """Merge overlapping blocks, so that a key is in few of them. The rows stay the same; writers are not held up.
 
@@ -362,8 +372,7 @@ class ClusteredTable(Recorded):
                 nothing because groups failed; the blocks of failed groups are then left alone. Limits of bytes, seconds
                 and money hold for all rounds together, the others for each. Blocks that are not sorted by the current
                 key are merged too, unless the options forbid it. Beside a writer that never pauses it may never end.
-            engine: local (this process), spark, or auto: Spark if a session is given, or for a round of more than
-                64 GiB in memory.
+            engine: local (this process), spark, or auto: Spark if a session is given, or above 64 GiB in memory.
             spark: your SparkSession, classic or Connect, which is not stopped. Or a function that returns a context
                 manager for one, such as `lambda: tblctl.spark_session(master="spark://h:7077")`; it is called when
                 there is something to merge. None: a session on this machine, if needed.
@@ -372,6 +381,7 @@ class ClusteredTable(Recorded):
             commit_every: commit after so many merged groups (8), or a merged group once so much time has passed since
                 the last commit ("60s", a timedelta). None: at the end; beside another writer each group.
             progress: called with (done, total, unit); the unit is rows or groups of the round.
+            workload: as for `plan`.
 
         Raises:
             InvalidKeyError: the table has no cluster key.
@@ -382,9 +392,7 @@ class ClusteredTable(Recorded):
         from tblctl.maintain.recluster import recluster
         from tblctl.maintain.request import Request
 
-        if plan is not None and (policy is not None or where is not None or options is not None or final):
-            msg = "a plan fixes what one round does: leave out either the plan, or policy, where, options and final"
-            raise InvalidOptionError(msg)
+        _refuse_beside_plan(plan, policy, where, options, workload, final or None)
         request = Request.of(
             policy=policy,
             condition=lambda schema: resolved(where, schema),
@@ -393,6 +401,7 @@ class ClusteredTable(Recorded):
             on_conflict=on_conflict,
             commit_every=commit_every,
             progress=progress,
+            workload=workload,
         )
         self._require_live()
         with engines(engine, spark, self.location) as named:
@@ -574,3 +583,17 @@ class ClusteredTable(Recorded):
             rows=found.rows,
             problems=found.problems,
         )
+
+
+def _refuse_beside_plan(plan: Plan | None, *given: Any) -> None:
+    """Refuse what says how to plan, beside a plan.
+
+    Raises:
+        InvalidOptionError: any of it is given.
+    """
+    if plan is not None and any(item is not None for item in given):
+        msg = (
+            "a plan fixes what one round does: leave out either the plan, or policy, where, options, workload and "
+            "final"
+        )
+        raise InvalidOptionError(msg)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tblctl.tableformat.iceberg.port import IcebergPort
     from tblctl.tableformat.iceberg.version import IcebergVersion
     from tblctl.tableformat.progress import Progress
+    from tblctl.tableformat.workload.queries import Workload
 
     Where = str | BooleanExpression | None
 
@@ -70,6 +71,7 @@ class IcebergTable(ClusteredTable):
         options: Mapping[str, Any] | SelectOptions | None = None,
         *,
         cluster_by: str | Sequence[str] | None = None,
+        workload: Workload | None = None,
     ) -> Plan:
         """Return what one round of `recluster` would do, and why. Nothing is written.
 
@@ -80,6 +82,7 @@ class IcebergTable(ClusteredTable):
             where: as for `ClusteredTable.plan`.
             options: as for `ClusteredTable.plan`.
             cluster_by: the key to plan by. None: that of the property `tblctl.cluster-by`, or else the sort order.
+            workload: as for `ClusteredTable.plan`.
 
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
@@ -88,7 +91,12 @@ class IcebergTable(ClusteredTable):
         from tblctl.maintain.request import Request, planned, selectable, warn_of_other_order
         from tblctl.workload.log import workload_for
 
-        request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
+        request = Request.of(
+            policy=policy,
+            condition=lambda schema: resolved(where, schema),
+            options=options,
+            workload=workload,
+        )
 
         def read(version: IcebergVersion) -> Plan:
             keyed = version if cluster_by is None else version.clustered_by(cluster_by)
@@ -116,13 +124,14 @@ class IcebergTable(ClusteredTable):
         commit_every: int | str | datetime.timedelta | None = None,
         progress: Progress | None = None,
         cluster_by: str | Sequence[str] | None = None,
+        workload: Workload | None = None,
     ) -> Outcome:
-        """Merge overlapping files, so that a key is in few of them, and commit REPLACE snapshots.
+        """Merge overlapping files, so that a key is in few of them, and commit REPLACE snapshots. Rows stay the same.
 
-        Rows stay the same. Other writers neither wait nor fail; groups that they changed are left out.
+        Other writers neither wait nor fail; groups that they changed are left out.
 
         Args:
-            plan: this and the next nine are as for `ClusteredTable.recluster`.
+            plan: this, the next nine and `workload` are as for `ClusteredTable.recluster`.
             policy: the policy.
             where: which blocks.
             options: of the selection.
@@ -132,14 +141,13 @@ class IcebergTable(ClusteredTable):
             on_conflict: what a conflict does.
             commit_every: when to commit.
             progress: is called as work goes on.
-            cluster_by: the cluster key. The first commit sets it as the table's property `tblctl.cluster-by`; if
-                nothing is committed, the outcome's note says that the key stays. "same" makes new boundaries for the
-                curve that is the key. None: the key of the property, or else the table's sort order.
+            cluster_by: the cluster key. The first commit sets the property `tblctl.cluster-by` to it; without one, the
+                note says that the key stays. "same" makes new boundaries for a curve. None: the table's own key.
+            workload: the queries.
 
         Raises:
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
-            InvalidOptionError: also if tblctl does not rewrite such a table: of format version 3, with equality
-                deletes, or with files that are not Parquet, or encrypted.
+            InvalidOptionError: also for format version 3, equality deletes, files that are encrypted or no Parquet.
             CommitOutcomeUnknownError: the catalog did not say whether it committed; no file was deleted.
         """
         self._require_live()
@@ -158,10 +166,10 @@ class IcebergTable(ClusteredTable):
             on_conflict=on_conflict,
             commit_every=commit_every,
             progress=progress,
+            workload=workload,
         )
-        notes = (outcome.note, _key_note(outcome, before, port.newest(), cluster_by))
-        copied = keyed_port.entries_copied - copied
-        return replace(outcome, note="; ".join(filter(None, notes)), entries_copied=copied)
+        notes = filter(None, (outcome.note, _key_note(outcome, before, port.newest(), cluster_by)))
+        return replace(outcome, note="; ".join(notes), entries_copied=keyed_port.entries_copied - copied)
 
     def recluster_pending(
         self,

@@ -20,6 +20,7 @@ SUBJECTS = (
     "planning",
     "policies",
     "worth",
+    "workload",
     "predictions",
     "partitions",
     "merge",

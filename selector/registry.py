@@ -12,6 +12,7 @@ from tblctl.selector.policies.newdata import NewData
 from tblctl.selector.policies.runs import Runs
 from tblctl.selector.policies.size import Size
 from tblctl.selector.policies.sort_one import SortOne
+from tblctl.selector.policies.workload import Workload
 from tblctl.selector.policy import Policy
 from tblctl.tableformat.errors import InvalidOptionError
 
@@ -70,6 +71,6 @@ def policy_named(name: str) -> Policy:
     return found
 
 
-for _policy in (Levels(), Full(), Runs(), Size(), SortOne(), Depth(), NewData()):
+for _policy in (Levels(), Full(), Runs(), Size(), SortOne(), Workload(), Depth(), NewData()):
     register(_policy)
 _OWN = frozenset(_POLICIES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -42,6 +42,12 @@ class TableView(RankedBlocks):
         bounds_of: returns for a column, by its dotted name, closed bounds of its values in each block, null where they
             are not known, and how many nulls there are (-1 if unknown). Raises `UnknownColumnError`. None where nobody
             knows columns.
+        condition_boxes: returns the boxes of a condition, given as SQL (`predicate/boxes.py`): closed ranges of
+            numbers by dotted name, values placed by a function. Raises `InvalidPredicateError` where it does not fit
+            the table. None where nobody knows columns; so are the next two.
+        sort_by: returns the sort by one column, or the Hilbert curve through several, by dotted names: a live one, or a
+            new one. Raises `InvalidKeyError`.
+        column_count: columns of the table; 0 if unknown.
         sorts: the live sorts by id, the current one among them; empty where no policy asks.
         sort_ids: the live sort in whose order each block is; -1 for none, or where it is not known. By default the
             current one, or none where a block is unclustered. A block in another live sort is unclustered too: it is
@@ -96,6 +102,9 @@ class TableView(RankedBlocks):
     run: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     bounds_of: Callable[[str], tuple[pa.Array, pa.Array, Integers]] | None = None
     boxes_of: Callable[[Integers], Boxes | None] | None = None
+    condition_boxes: Callable[[str, Callable[[Any, pa.Scalar], float | None]], Sequence[Any]] | None = None
+    sort_by: Callable[[tuple[str, ...]], Sort] | None = None
+    column_count: int = 0
     asked_sort: Sort | None = None
     deletions_of: Callable[[], Deletions | None] | None = None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tblctl.conditions import resolved
 from tblctl.maintain.boxes import boxes_of_blocks
 from tblctl.maintain.view import View
 from tblctl.merger.round.commit_every import AT_END, BESIDE_OTHERS, CommitEvery
@@ -34,8 +35,10 @@ from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
 from tblctl.tableformat.model.options import POLICY
 from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.schema.text_scanner import quote_name
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.port import TablePort, Version, VersionT
+from tblctl.tableformat.predicate.boxes import Box, Place, boxes_of
 from tblctl.tableformat.progress import Progress
 from tblctl.workload.log import workload_for
 
@@ -60,6 +63,7 @@ class Request:
         final: run rounds until there is nothing to do.
         on_conflict: what to do in a conflict.
         commit_every: when a round commits before its end.
+        workload: the queries that the policy is to follow; None for those that the table's log has.
     """
 
     policy: Policy
@@ -70,6 +74,7 @@ class Request:
     commit_every: CommitEvery = BESIDE_OTHERS
     progress: Progress | None = None
     asked: Mapping[str, Any] | SelectOptions | None = None
+    workload: Workload = None
 
     @property
     def may_plan_again(self) -> bool:
@@ -87,6 +92,7 @@ class Request:
         on_conflict: str = OnConflict.SALVAGE,
         commit_every: int | str | datetime.timedelta | None = None,
         progress: Progress | None = None,
+        workload: Workload = None,
     ) -> Request:
         """Return the request; `final` selects unclustered blocks too, unless the options say otherwise.
 
@@ -116,6 +122,7 @@ class Request:
             # With FAIL, nothing of a round stays if a group conflicts, unless the caller asked for several commits.
             commit_every=AT_END if fails and commit_every is None else CommitEvery.of(commit_every),
             progress=progress,
+            workload=workload,
         )
 
     def on(self, version: Version) -> Request:
@@ -286,7 +293,7 @@ def planned(
         request: what the caller asked for.
         failed: paths of blocks that may not be selected, since they failed to merge.
         pending: paths of blocks that may not be selected, since a plan that is kept for later has them.
-        workload: what was asked of the table lately; see `Policy.decide`.
+        workload: what was asked of the table lately, unless the request says it; see `Policy.decide`.
         state: that of the plan before.
         rates: what reading and rewriting take; None for the stated defaults.
         env: the policy's clock and source of chance.
@@ -298,7 +305,7 @@ def planned(
         request.options.policy,
         request.options.budget,
         memory_bytes=request.options.memory_bytes,
-        workload=workload,
+        workload=workload if request.workload is None else request.workload,
         state=state,
         rates=rates,
         now=env.now(),
@@ -341,6 +348,9 @@ def table_view(
         **({} if listing.run is None else {"run": listing.run}),
         bounds_of=partial(_bounds_of, version),
         boxes_of=boxes_of_blocks(version, view.sort) if view.sort.is_curve else None,
+        condition_boxes=partial(_condition_boxes, version),
+        sort_by=partial(_sort_by, version),
+        column_count=len(version.schema.leaves),
         asked_sort=asked_sort,
         deletions_of=version.deletions,
     )
@@ -355,3 +365,14 @@ def _bounds_of(version: Version, column: str) -> tuple[pa.Array, pa.Array, Integ
         unknown = pa.nulls(len(statistics.row_count), statistic_type(leaf.type))
         return unknown, unknown, np.full(len(unknown), -1)
     return found.min, found.max, found.null_count
+
+
+def _condition_boxes(version: Version, where: str, place: Place) -> tuple[Box, ...]:
+    """Return the boxes of a condition; see `TableView.condition_boxes`."""
+    return boxes_of(resolved(where, version.schema), place)
+
+
+def _sort_by(version: Version, columns: tuple[str, ...]) -> Sort:
+    """Return the sort by one column, or the Hilbert curve through several; see `TableView.sort_by`."""
+    terms = ", ".join(quote_name(column) for column in columns)
+    return version.sort_by(terms if len(columns) == 1 else f"hilbert({terms})")

@@ -70,7 +70,7 @@ def test_the_command_lists_the_example_and_takes_its_flag(location: str) -> None
     assert [len(group["blocks"]) for group in json.loads(run(*words))["groups"]] == [3]
 
 
-@pytest.mark.parametrize("name", ["size", "sort-one", "depth", "newdata"])
+@pytest.mark.parametrize("name", ["size", "sort-one", "workload", "depth", "newdata"])
 def test_each_policy_has_a_section_that_names_its_flags(name: str) -> None:
     (section,) = re.findall(rf"^## {name}\n(.*?)(?=^## )", PAGE, re.DOTALL | re.MULTILINE)
     (info,) = (item for item in policies.listed() if item.name == name)

@@ -20,12 +20,13 @@ from tblctl.maintain import recluster as loop
 
 NAMES = {
     "tblctl": """
-        Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo ColumnUse
+        Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
+        ColumnUse
         DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome HotRange
         IcebergTable ImportedLog ImportOutcome MeasuredVersion
-        OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress RangeShare Scan ScanExplanation
+        OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress Query RangeShare Scan ScanExplanation
         ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
-        TableOptions WatchedRound WorkloadReport WriteOutcome create drop errors execute exists find_tables
+        TableOptions WatchedRound Workload WorkloadReport WriteOutcome create drop errors execute exists find_tables
         from_iceberg import_parquet open parse_duration parse_schema parse_size parse_statement read_schema spark
         spark_session survey type_from_text type_to_text watch
     """,
@@ -149,6 +150,11 @@ NAMES = {
     "GcOutcome": "bytes_deleted dry_run note objects_deleted snapshots_expired",
     "WatchedRound": "bytes_today error location outcome status time",
     "CheckReport": "blocks deep ok problems rows segments snapshots",
+    "Query": """
+        blocks blocks_read blocks_total bytes_read columns cpu_seconds rows_matched rows_read seconds snapshot source
+        tested time weight where
+    """,
+    "Workload": "queries",
     "TableOptions": """
         block_bytes block_rows compression compression_level memory_bytes recluster_every recluster_mode
         recluster_policy recluster_record recluster_record_literals row_group_rows sort_scope
@@ -191,7 +197,7 @@ NAMES = {
         --storage-option --table --text-column --time-column LOC [import|FILE]...
     """,
     "$ tblctl recluster": """
-        --all --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
+        --all --alpha --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
         --daily-bytes --day-column --day-rolling --debug --delete-file-threshold --delete-ratio-threshold
         --dry-run --engine --every-range --final --if-exists --include-unclustered --json --list-policies
         --master --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups --max-seconds --memory
@@ -199,17 +205,17 @@ NAMES = {
         --no-include-unclustered --on-conflict --partition-column --partition-regex --partitions --pending
         --plan --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days --refine --remote
         --small-file-bytes --sort-columns --spark-conf --storage-option --target-depth --target-file-bytes
-        --threshold --watch --where LOC...
+        --threshold --watch --where --window LOC...
     """,
     "$ tblctl plan": """
-        --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column
+        --alpha --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column
         --day-rolling --debug --delete-file-threshold --delete-ratio-threshold --every-range --expires --final
         --include-unclustered --json --list --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups
         --max-seconds --memory --metadata-cache --min-input-files --most-blocks --no-day-rolling
         --no-every-range --no-include-unclustered --output --partition-column --partition-regex --partitions
         --plans-at --policy --price-per-gib --price-per-hour --ratio --recent-days --refine --schedule
         --small-file-bytes --sort-columns --storage-option --target-depth --target-file-bytes --threshold
-        --where LOC
+        --where --window LOC
     """,
     "$ tblctl sql": """
         --commit-every --debug --engine --json --master --on-conflict --remote --spark-conf --storage-option
@@ -310,10 +316,11 @@ SIGNATURES = {
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "pending_plans(*, plans_at=None)",
         "picture(path=None, *, columns=None, where=None, compare=None)",
-        "plan(policy=None, where=None, options=None, *, cluster_by=None)",
+        "plan(policy=None, where=None, options=None, *, cluster_by=None, workload=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
-            "spark=None, on_conflict='salvage', commit_every=None, progress=None, cluster_by=None)"
+            "spark=None, on_conflict='salvage', commit_every=None, progress=None, cluster_by=None, "
+            "workload=None)"
         ),
         (
             "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
@@ -349,10 +356,10 @@ SIGNATURES = {
         "export(directory, *, where=None, columns=None, overwrite=False, progress=None)",
         "pending_plans(*, plans_at=None)",
         "picture(path=None, *, columns=None, where=None, compare=None)",
-        "plan(policy=None, where=None, options=None)",
+        "plan(policy=None, where=None, options=None, *, workload=None)",
         (
             "recluster(plan=None, *, policy=None, where=None, options=None, final=False, engine='auto', "
-            "spark=None, on_conflict='salvage', commit_every=None, progress=None)"
+            "spark=None, on_conflict='salvage', commit_every=None, progress=None, workload=None)"
         ),
         (
             "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
