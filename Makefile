@@ -14,6 +14,7 @@
 #   make bench-merge   the merge against every engine that does the same, Spark's table formats too; skips what it cannot get
 #   make bench-layouts   curves against Delta's and Iceberg's, and Hudi's clustering: seconds, and what queries read; the picture
 #   make bench-a   those of the format: append, scan, metadata, start-up
+#   make docs      the site of docs/ in site/, with the API; fails on a broken link
 #   make wheel     the wheel in dist/;  make check-wheel  proves that it works without the extras
 #   make test INSTALL=wheel   the same tests against the built wheel in an environment of its own
 PYTHON ?= python3
@@ -38,7 +39,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-workload bench-merge bench-layouts wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
+.PHONY: docs demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-workload bench-merge bench-layouts wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -124,6 +125,15 @@ bench-layouts: $(VENV)/.peers
 	.venv-duckdb/bin/pip install --quiet --disable-pip-version-check --requirement tests/duckdb.txt
 	touch $@
 
+.venv-docs/.installed: scripts/docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --disable-pip-version-check --requirement scripts/docs.txt
+	touch $@
+
+docs: .venv-docs/.installed
+	rm -rf build/docs && mkdir -p build/docs && $(PYTHON) scripts/link_package.py build/docs
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet
+
 wheel: dist/.built
 
 dist/.built: $(VENV)/.installed pyproject.toml README.md LICENSE $(SOURCES)
@@ -172,4 +182,4 @@ constraints:
 	mv build/constraints.txt $(CONSTRAINTS)
 
 clean:
-	rm -rf build dist $(VENV) $(WHEEL_VENV) $(BARE_VENV) .venv-hudi .venv-duckdb .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf build dist site $(VENV) $(WHEEL_VENV) $(BARE_VENV) .venv-hudi .venv-duckdb .venv-docs .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
