@@ -132,7 +132,7 @@ bench-layouts: $(VENV)/.peers
 
 docs: .venv-docs/.installed
 	rm -rf build/docs && mkdir -p build/docs && $(PYTHON) scripts/link_package.py build/docs
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 
 wheel: dist/.built
 
