@@ -51,9 +51,7 @@ def _struct(data: bytes | memoryview, place: int, depth: int) -> tuple[Struct, i
     A recluster of files of other writers parses each footer once, in pure Python: so the commonest types are read here
     without a further call, which takes half the time.
     """
-    if depth > _MOST_DEPTH:
-        msg = f"a Thrift struct is nested more than {_MOST_DEPTH} deep"
-        raise ThriftError(msg)
+    _require_depth(depth)
     found: Struct = {}
     field = 0
     while header := data[place]:
@@ -102,6 +100,7 @@ def _value(data: bytes | memoryview, place: int, kind: int, depth: int) -> tuple
 
 
 def _items(data: bytes | memoryview, place: int, depth: int) -> tuple[Items, int]:
+    _require_depth(depth)
     header = data[place]
     kind, count = header & 15, header >> 4
     place += 1
@@ -123,6 +122,7 @@ def _items(data: bytes | memoryview, place: int, depth: int) -> tuple[Items, int
 def _map(
     data: bytes | memoryview, place: int, depth: int
 ) -> tuple[tuple[int, int, list[tuple[Any, Any]]], int]:
+    _require_depth(depth)
     count, place = _varint(data, place)
     _require_room(data, place, count)
     kinds = 0
@@ -134,6 +134,12 @@ def _map(
         value, place = _value(data, place, kinds & 15, depth)
         pairs.append((key, value))
     return (kinds >> 4, kinds & 15, pairs), place
+
+
+def _require_depth(depth: int) -> None:
+    if depth > _MOST_DEPTH:
+        msg = f"a Thrift value is nested more than {_MOST_DEPTH} deep"
+        raise ThriftError(msg)
 
 
 def _require_room(data: bytes | memoryview, place: int, count: int) -> None:

@@ -195,12 +195,14 @@ class _Column:
 class _Places:
     """The places of one column: gaps at even numbers, values at odd ones, then NaN and NULL.
 
-    `at` has for each test, by its identity, the places of its values.
+    `at` has for each test, by its identity, the places of its values. `tests` keeps these tests: while they live, no
+    other test has the identity of one.
     """
 
     count: int
     has_nan: bool
     at: dict[int, Places]
+    tests: tuple[Test, ...]
 
     @classmethod
     def of(cls, tests: Sequence[Test]) -> _Places | None:
@@ -220,7 +222,7 @@ class _Places:
             id(test): places[end - len(part) : end]
             for test, part, end in zip(tests, parts, ends, strict=True)
         }
-        return cls(count=2 * count + 3, has_nan=is_float, at=at)
+        return cls(count=2 * count + 3, has_nan=is_float, at=at, tests=tuple(tests))
 
     def every(self) -> Bools:
         """Return at which places a value may be."""

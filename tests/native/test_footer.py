@@ -97,6 +97,8 @@ def test_thrift_that_is_cut_short_is_refused(struct, data):
         (b"\x16" + b"\xff" * 11 + b"\0", "64 bits"),
         (b"\x1f\0", "not a Thrift type"),
         (b"\x19\xf5\xff\xff\xff\xff\x0f", "does not end"),
+        (bytes([0x19]) + bytes([0x19]) * 3_000, "nested more than 32 deep"),  # lists of lists
+        (bytes([0x1B]) + bytes([1, 0xBB]) * 3_000, "nested more than 32 deep"),  # maps of maps
     ],
     ids=["deep", "long", "unknown type", "a list longer than the file"],
 )

@@ -291,3 +291,21 @@ def test_rows_that_change_leave_the_description_right(memory_url: str, tmp_path:
         assert read <= by_bounds
     assert table.check(deep=True).problems == ()
     assert counted(table, "country = 'DE'")[0] < counted(table, "country = 'DE'")[1]
+
+
+def test_equalities_of_one_column_joined_by_or_lose_no_row(memory_url: str, tmp_path: Path) -> None:
+    """They are tested as one list, which is none of the tests that places were made for."""
+    numbers = np.arange(1_600)
+    rows = pa.table({"x": numbers % 120, "y": (numbers * 7) % 40})
+    cuts = tmp_path / "cuts.sql"
+    cuts.write_text("x < 30; x < 60; x < 90; y < 20")
+    table = tblctl.create(memory_url, rows.schema, options={"block_rows": 100})
+    table.append(rows)
+    table.set_cluster_key(f"qdtree(file:{cuts}, min_rows=50)")
+    table.recluster(final=True, policy="full")
+    for low in range(0, 120, 2):
+        found = table.count(f"(x = {low} OR x = {(low + 61) % 120}) AND y >= 0")
+        assert found == int(np.isin(numbers % 120, [low, (low + 61) % 120]).sum())
+    kept = np.isin(numbers % 120, [0, 10]).sum()
+    table.delete("NOT ((x = 0 OR x = 10) AND y >= 0)")
+    assert table.count() == kept
