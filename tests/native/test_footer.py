@@ -100,7 +100,7 @@ def test_thrift_that_is_cut_short_is_refused(struct, data):
         (bytes([0x19]) + bytes([0x19]) * 3_000, "nested more than 32 deep"),  # lists of lists
         (bytes([0x1B]) + bytes([1, 0xBB]) * 3_000, "nested more than 32 deep"),  # maps of maps
     ],
-    ids=["deep", "long", "unknown type", "a list longer than the file"],
+    ids=["deep", "long", "unknown type", "a list longer than the file", "deep lists", "deep maps"],
 )
 def test_bytes_that_are_no_thrift_are_refused(data, problem):
     with pytest.raises(ThriftError, match=problem):
