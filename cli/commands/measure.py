@@ -230,8 +230,14 @@ def delete_files(table: tblctl.Table) -> tuple[dict[str, int] | None, str]:
 
 
 def idle_plan(table: tblctl.Table, found: tblctl.ClusteringInfo) -> tblctl.Plan | None:
-    """Return the plan if a recluster has nothing to do although there are worst ranges; else None."""
-    plan = table.plan() if found.worst else None
+    """Return the plan if a recluster has nothing to do although there are worst ranges; else None.
+
+    None too if the table's own policy cannot plan, such as `workload` without a log: figures do not depend on it.
+    """
+    try:
+        plan = table.plan() if found.worst else None
+    except tblctl.errors.InvalidOptionError:
+        return None
     return None if plan is None or plan.groups else plan
 
 

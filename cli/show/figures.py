@@ -84,9 +84,15 @@ def put_headline(found: tblctl.ClusteringInfo, advice: str = "", *, is_iceberg: 
 
 
 def unclustered(found: tblctl.ClusteringInfo) -> str:
-    """Return a note on blocks that are not in the order of the key."""
+    """Return a note on blocks that are not in the order of the key: in that of another live sort, or in none."""
     count, every = found.unclustered_block_count, found.total_block_count
+    elsewhere = sum(item.total_block_count for item in found.live_sorts)
     verb = "is" if count == 1 else "are"
+    if elsewhere >= count:
+        return (
+            f"({count:,} of {render.count(every, 'block')} {verb} in the order of a live sort beside the key: no "
+            "depth of the key counts them; see below)"
+        )
     return located(
         f"({count:,} of {render.count(every, 'block')} {verb} not in the key's order, so no depth counts "
         f"{'it' if count == 1 else 'them'}: run `tblctl recluster LOC --final`)"

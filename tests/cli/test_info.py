@@ -81,6 +81,8 @@ def test_info_prints_the_depth_of_each_live_sort_beside_the_key(tmp_path: Path) 
     assert "live sort" not in done("info", loc)
     assert "live_sorts" not in as_json("info", loc)
     table.recluster(policy="size", options={"sort_columns": "b"})
+    assert "1 of 2 blocks is in the order of a live sort beside the key" in done("info", loc)
+    assert "--final" not in done("info", loc), "it would leave them as they are"
     lines = cells(done("info", loc))
     place = lines.index(["live", "sort", "beside", "the", "key", "blocks", "overlaps", "depth"])
     (shown,) = as_json("info", loc)["live_sorts"]
@@ -88,6 +90,16 @@ def test_info_prints_the_depth_of_each_live_sort_beside_the_key(tmp_path: Path) 
     figures = shown["total_block_count"], shown["average_overlaps"], shown["average_depth"]
     assert lines[place + 2] == ["b", str(figures[0]), f"{figures[1]:.4f}", f"{figures[2]:.4f}"]
     assert "live_sorts" not in as_json("depth", loc, "id")
+
+
+def test_info_shows_figures_where_the_tables_own_policy_cannot_plan(tmp_path: Path) -> None:
+    loc = tmp_path / "t"
+    options = {"block_rows": 8, "recluster.policy": "workload"}
+    table = tblctl.create(str(loc), "id: int64", cluster_by="id", options=options)
+    for _ in range(3):
+        table.append(pa.table({"id": range(8)}))
+    assert as_json("info", loc)["average_depth"] == 3
+    assert "3.0000 on average" in done("info", loc)
 
 
 def test_depths_above_16_share_a_bar_that_tells_from_where_to_where(tmp_path: Path) -> None:
