@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tblctl.metrics.intervals import Integers
 from tblctl.selector.budget import Budget
 from tblctl.selector.draft import Draft, next_level
 from tblctl.selector.option_fields import option, require_valid
@@ -28,7 +29,7 @@ from tblctl.selector.policy import Decision, State
 from tblctl.selector.pricing.rates import DEFAULT_RATES
 from tblctl.selector.pricing.rates import Rates as MergeRates
 from tblctl.selector.rejections import left_out, rejection
-from tblctl.selector.table_view import TableView, joined
+from tblctl.selector.table_view import MOST_LEVEL, TableView, joined
 from tblctl.selector.workload.asked import Asked, Floats, Key, recency
 from tblctl.selector.workload.choose import DEFAULT_ALPHA, Regroup, regroups
 from tblctl.selector.workload.numbers import Numbers
@@ -40,7 +41,8 @@ from tblctl.tableformat.errors import (
     InvalidPredicateError,
     UnknownColumnError,
 )
-from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cluster_key import NO_SORT, Sort
+from tblctl.tableformat.model.runs import NO_RUN
 
 NO_WORKLOAD = (
     "policy workload needs the queries that the table is asked, and none are known: record its scans "
@@ -106,7 +108,8 @@ class Workload:
         compiled = _Compiled(view=view)
         asked = compiled.asked(workload.queries[-options.window :])
         sorts = _Sorts(view, compiled.names)
-        chosen = np.flatnonzero(view.selectable)
+        levels = _written_levels(view)
+        chosen = np.flatnonzero(view.selectable & (levels < MOST_LEVEL))
         blocks = compiled.blocks(asked, rates or DEFAULT_RATES).pick(chosen)
         found = regroups(
             blocks,
@@ -122,9 +125,9 @@ class Workload:
             sort = sorts.of(group.key)
             members = chosen[group.blocks]
             members = members[view.selectable_for(sort.id)[members]]
-            if members.size:
+            if members.size and not sorts.is_one_run(sort, members):
                 why = _why(compiled, sorts, blocks, asked, group, with_queries=number < _EXPLAINED_GROUPS)
-                level = next_level(view, members)
+                level = max(next_level(view, members), int(levels[members].max()) + 1)
                 drafts.append(Draft(blocks=members, output_level=level, why=why, sort=sort))
         return Decision(
             drafts=tuple(drafts),
@@ -223,6 +226,7 @@ class _Sorts:
     def __init__(self, view: TableView, names: Sequence[str]) -> None:
         self._view, self._names = view, names
         self._found: dict[Key, Sort] = {}
+        self._runs: dict[int, Integers] = {}
 
     def may_be(self, key: Key) -> bool:
         """Return whether rows can be sorted by each column of a key."""
@@ -239,6 +243,16 @@ class _Sorts:
             self._found[key] = replace(sort, id=max(taken) + 1) if sort.id in taken else sort
         return self._found[key]
 
+    def is_one_run(self, sort: Sort, members: Integers) -> bool:
+        """Return whether one merge wrote these blocks in the order of a sort: then another one by it changes nothing.
+
+        Bounds do not show that where they are truncated, as those of text are.
+        """
+        if sort.id not in self._runs:
+            self._runs[sort.id] = _runs_in(self._view, sort)
+        run = self._runs[sort.id][members]
+        return bool(run[0] != NO_RUN and (run == run[0]).all())
+
     def text(self, key: Key) -> str:
         """Return a key as text."""
         names = ", ".join(self._names[column] for column in key)
@@ -247,6 +261,29 @@ class _Sorts:
     def _made(self, key: Key) -> Sort:
         assert self._view.sort_by is not None
         return self._view.sort_by(tuple(self._names[column] for column in key))
+
+
+def _written_levels(view: TableView) -> Integers:
+    """Return the level of each block, by whatever sort it was given; 0 where it has none.
+
+    The sorts of groups are not live in an Iceberg table, and the levels of their files count for none elsewhere. Here
+    they count, so that rounds come to an end there, too.
+    """
+    unsorted = view.sort_ids == NO_SORT
+    known = view.level
+    if view.written_levels is not None and unsorted.any():
+        known = np.where(unsorted, view.written_levels(), known)
+    found: Integers = np.maximum(known, 0)
+    return found
+
+
+def _runs_in(view: TableView, sort: Sort) -> Integers:
+    """Return the run of each block in the order of a sort; -1 for others."""
+    if sort.id in view.sorts:
+        return np.where(view.sort_ids == sort.id, view.run, NO_RUN)
+    if view.runs_in is None or not (view.sort_ids == NO_SORT).any():
+        return np.full(len(view), NO_RUN)
+    return view.runs_in(sort)
 
 
 def _full_rows(view: TableView) -> float:

@@ -326,7 +326,7 @@ SIGNATURES = {
             "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
             "plans_at=None)"
         ),
-        ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None)"),
+        ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None, workload=None)"),
         "suggest(predicates=None)",
     ],
     "Table": [
@@ -369,7 +369,7 @@ SIGNATURES = {
         "reset_clock()",
         "rollback(to)",
         "scan(where=None, columns=None, limit=None)",
-        ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None)"),
+        ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None, workload=None)"),
         "set_cluster_key(terms)",
         "set_options(values)",
         "suggest(predicates=None)",
