@@ -8,6 +8,9 @@ What a scan reads of a block costs what a merge takes to decode it (`Rates.secon
 lineitem at scale 1 takes 1.27 s, that part of a merge 1.05 s), times the share of the columns that it reads. What a
 group costs is priced as if nothing of it were copied undecoded.
 
+Where no query speaks, `runs` maintains: blocks that no query of the window reads are merged by its rule, unless some
+group of before sorted them.
+
 Rounds come to an end as for all policies: a group lifts the level of its rows (`draft.py`).
 """
 
@@ -20,11 +23,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tblctl.metrics.intervals import Integers
+from tblctl.metrics.intervals import Integers, Mask
+from tblctl.selector.box_test import worth_reading
 from tblctl.selector.budget import Budget
 from tblctl.selector.draft import Draft, next_level
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.plan import Rejection
+from tblctl.selector.policies.runs import Runs, RunsOptions
 from tblctl.selector.policy import Decision, State
 from tblctl.selector.pricing.rates import DEFAULT_RATES
 from tblctl.selector.pricing.rates import Rates as MergeRates
@@ -33,7 +38,7 @@ from tblctl.selector.table_view import MOST_LEVEL, TableView, joined
 from tblctl.selector.workload.asked import Asked, Floats, Key, recency
 from tblctl.selector.workload.choose import DEFAULT_ALPHA, Regroup, regroups
 from tblctl.selector.workload.numbers import Numbers
-from tblctl.selector.workload.replay import Blocks
+from tblctl.selector.workload.replay import Blocks, read_cost
 from tblctl.selector.workload.savings import savings
 from tblctl.tableformat.errors import (
     InvalidKeyError,
@@ -63,6 +68,7 @@ class WorkloadOptions:
     Attributes:
         window: the last queries that count.
         alpha: seconds of queries that a second of rewriting has to save.
+        maintain: blocks that no query of the window reads are merged by the rule of `runs`.
     """
 
     window: int = option(default=4096, unit="queries", help="How many of the last queries count.")
@@ -71,6 +77,11 @@ class WorkloadOptions:
         unit="ratio",
         help="Seconds of queries that a second of rewriting has to save. More: rewrite less.",
         above=0,
+    )
+    maintain: bool = option(
+        default=True,
+        unit="flag",
+        help="Where no query of the window reads, also merge as policy runs does.",
     )
 
     def __post_init__(self) -> None:
@@ -97,12 +108,11 @@ class Workload:
         rates: MergeRates | None = None,
         **_: object,
     ) -> Decision:
-        """Return the groups whose rewrite pays, the most gainful for its price first.
+        """Return the groups whose rewrite pays, the most gainful for its price first; then those of `runs`.
 
         Raises:
             InvalidOptionError: no workload is known.
         """
-        del budget
         if workload is None or view.condition_boxes is None or view.sort_by is None:
             raise InvalidOptionError(NO_WORKLOAD)
         compiled = _Compiled(view=view)
@@ -110,7 +120,8 @@ class Workload:
         sorts = _Sorts(view, compiled.names)
         levels = _written_levels(view)
         chosen = np.flatnonzero(view.selectable & (levels < MOST_LEVEL))
-        blocks = compiled.blocks(asked, rates or DEFAULT_RATES).pick(chosen)
+        everything = compiled.blocks(asked, rates or DEFAULT_RATES)
+        blocks = everything.pick(chosen)
         found = regroups(
             blocks,
             asked,
@@ -129,9 +140,11 @@ class Workload:
                 why = _why(compiled, sorts, blocks, asked, group, with_queries=number < _EXPLAINED_GROUPS)
                 level = max(next_level(view, members), int(levels[members].max()) + 1)
                 drafts.append(Draft(blocks=members, output_level=level, why=why, sort=sort))
+        unread = _unread(view, everything, asked, levels) & options.maintain
+        rest = _maintained(view, unread, budget)
         return Decision(
-            drafts=tuple(drafts),
-            rejections=_rejections(view, drafts, compiled, options),
+            drafts=(*drafts, *rest.drafts),
+            rejections=(*rest.rejections, *_rejections(view, drafts, compiled, options, unread)),
             state=state,
         )
 
@@ -286,6 +299,36 @@ def _runs_in(view: TableView, sort: Sort) -> Integers:
     return view.runs_in(sort)
 
 
+def _unread(view: TableView, blocks: Blocks, asked: Asked, levels: Integers) -> Mask:
+    """Return the blocks that no query of the window reads, and that are not in the order of a group of before.
+
+    Queries that limit nothing are not among those asked: they read all, in whatever order it is.
+    """
+    own = (view.sort_ids == view.sort_id) | (levels == 0)
+    found: Mask = view.selectable & own & ~(view.unclustered | view.unknown)
+    return found & ~(read_cost(blocks, asked) > 0)
+
+
+def _maintained(view: TableView, unread: Mask, budget: Budget) -> Decision:
+    """Return what `runs` decides of some blocks, and why it leaves others of them."""
+    if not unread.any():
+        return Decision()
+
+    def decide(seen: TableView) -> Decision:
+        return Runs().decide(seen, budget, RunsOptions())
+
+    only = replace(view, restricted=unread)
+    found = decide(only) if view.boxes_of is None else worth_reading(only, decide)
+    elsewhere = {item.rule for item in left_out(only, include_unclustered=False)}
+    return Decision(
+        drafts=tuple(
+            replace(draft, why=f"no query of the window reads it, so as runs: {draft.why}")
+            for draft in found.drafts
+        ),
+        rejections=tuple(item for item in found.rejections if item.rule not in elsewhere),
+    )
+
+
 def _full_rows(view: TableView) -> float:
     """Return about how many rows a full block has."""
     options, rows = view.table_options, max(int(view.row_count.sum()), 1)
@@ -325,8 +368,10 @@ def _rejections(
     drafts: Sequence[Draft],
     compiled: _Compiled,
     options: WorkloadOptions,
+    maintained: Mask,
 ) -> tuple[Rejection, ...]:
-    fine = view.selectable.copy()
+    """Return why blocks are left, those aside of which `runs` decides."""
+    fine = view.selectable & ~maintained
     fine[joined(draft.blocks for draft in drafts)] = False
     found = [item for item in left_out(view, include_unclustered=True) if item.rule != "other_sort"]
     if fine.any():

@@ -191,3 +191,54 @@ def test_a_scheduled_plan_follows_the_log_or_the_workload_that_is_handed_in(memo
     assert kept.plan.groups[0].why.startswith("by a: ")
     assert table.recluster_pending().committed_groups == 1
     assert blocks_read(table, NARROW) <= 2
+
+
+def deep_beside(table: tblctl.Table) -> set[str]:
+    """Append 16 runs that overlap above all that is there; return the paths of their blocks."""
+    before = {file.path for file in table.files()}
+    first = ROWS * BLOCKS
+    for place in range(16):
+        ids = range(first + place, first + 320, 16)
+        rows = {"t": ids, "a": [5000] * 20, "s": ["x"] * 20, "b": [7.0] * 20}
+        table.append(pa.table(rows, schema=SCHEMA))
+    return {file.path for file in table.files()} - before
+
+
+def test_where_no_query_reads_runs_maintains_after_the_groups_of_queries(memory_url: str) -> None:
+    table = table_of(memory_url)
+    fresh = deep_beside(table)
+    plan = table.plan("workload", workload=asked(NARROW), options=SMALL)
+    by_queries, by_runs = plan.groups
+    assert by_queries.why.startswith("by a: ")
+    assert by_runs.why.startswith("no query of the window reads it, so as runs: 16 runs overlap, more than 5")
+    assert set(by_runs.blocks) <= fresh
+    assert not set(by_queries.blocks) & fresh
+    assert by_runs.sort_id != by_queries.sort_id
+    before = table.scan().to_arrow().sort_by("t")
+    assert table.recluster(plan).committed_groups == 2
+    assert table.scan().to_arrow().sort_by("t").equals(before)
+    again = table.plan("workload", workload=asked(NARROW), options=SMALL)
+    assert not again.groups
+    assert sum(item.blocks for item in again.rejected) == len(table.files()), "each of them for one reason"
+
+
+def test_no_maintain_leaves_alone_what_no_query_reads(memory_url: str) -> None:
+    table = table_of(memory_url)
+    deep_beside(table)
+    how: dict[str, Any] = {"policy": "workload", "workload": asked("a > 9000")}
+    assert len(table.plan(**how).groups) == 1
+    assert not table.plan(**how, options={"maintain": False}).groups
+
+
+def test_runs_does_not_maintain_what_a_query_reads(memory_url: str) -> None:
+    table = table_of(memory_url)
+    deep_beside(table)
+    for where in ("a = 5000", f"t > {ROWS * BLOCKS - 1}"):
+        assert not table.plan("workload", workload=asked(where, weight=1e-3)).groups
+    assert table.plan("workload", workload=asked("t is not null", weight=1e-3)).groups, "it limits nothing"
+
+
+def test_runs_does_not_undo_what_queries_that_are_gone_had_sorted(memory_url: str) -> None:
+    table = table_of(memory_url)
+    table.recluster(policy="workload", workload=asked(NARROW), options=SMALL)
+    assert not table.plan("workload", workload=asked("a > 9000")).groups

@@ -105,3 +105,17 @@ def test_rounds_end_though_no_sort_of_a_group_stays_live(lake: Lake, raw: Table)
         levels.append(group.output_level)
         table.recluster(policy="workload", workload=asked(where, "s"), options=SMALL)
     assert levels == [1, 2, 3]
+
+
+def test_runs_maintains_new_files_and_not_those_that_queries_had_sorted(lake: Lake, raw: Table) -> None:
+    table = lake.open("t")
+    table.recluster(policy="workload", workload=asked(NARROW), options=SMALL)
+    drifted: dict[str, Any] = {"policy": "workload", "workload": asked("a > 9000")}
+    assert not table.plan(**drifted).groups
+    sorted_by_a = {file["file_path"] for file in raw.refresh().inspect.files().to_pylist()}
+    for place in range(8):
+        ids = range(5000 + place, 5160, 8)
+        append(raw, t=ids, a=[1] * 20, s=["x"] * 20)
+    (group,) = table.plan(**drifted).groups
+    assert group.why.startswith("no query of the window reads it, so as runs: 8 runs overlap")
+    assert not set(group.blocks) & sorted_by_a
