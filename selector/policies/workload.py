@@ -17,11 +17,10 @@ Rounds come to an end as for all policies: a group lifts the level of its rows (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.box_test import worth_reading
@@ -35,16 +34,14 @@ from tblctl.selector.pricing.rates import DEFAULT_RATES
 from tblctl.selector.pricing.rates import Rates as MergeRates
 from tblctl.selector.rejections import left_out, rejection
 from tblctl.selector.table_view import MOST_LEVEL, TableView, joined
-from tblctl.selector.workload.asked import Asked, Floats, Key, recency
+from tblctl.selector.workload.asked import HALF_LIFE, Asked, Key
 from tblctl.selector.workload.choose import DEFAULT_ALPHA, Regroup, regroups
-from tblctl.selector.workload.numbers import Numbers
+from tblctl.selector.workload.compiled import Compiled
 from tblctl.selector.workload.replay import Blocks, read_cost
 from tblctl.selector.workload.savings import savings
 from tblctl.tableformat.errors import (
     InvalidKeyError,
     InvalidOptionError,
-    InvalidPredicateError,
-    UnknownColumnError,
 )
 from tblctl.tableformat.model.cluster_key import NO_SORT, Sort
 from tblctl.tableformat.model.runs import NO_RUN
@@ -115,8 +112,8 @@ class Workload:
         """
         if workload is None or view.condition_boxes is None or view.sort_by is None:
             raise InvalidOptionError(NO_WORKLOAD)
-        compiled = _Compiled(view=view)
-        asked = compiled.asked(workload.queries[-options.window :])
+        compiled = Compiled(view=view)
+        asked = compiled.asked(workload.queries[-options.window :], half_life=HALF_LIFE)
         sorts = _Sorts(view, compiled.names)
         levels = _written_levels(view)
         chosen = np.flatnonzero(view.selectable & (levels < MOST_LEVEL))
@@ -146,90 +143,6 @@ class Workload:
             drafts=(*drafts, *rest.drafts),
             rejections=(*rest.rejections, *_rejections(view, drafts, compiled, options, unread)),
             state=state,
-        )
-
-
-@dataclass(kw_only=True)
-class _Compiled:
-    """The queries as boxes of numbers, and the bounds of the columns that they name.
-
-    Attributes:
-        names: the columns that conditions name, in the order in which they were met; keys number them.
-        texts: the conditions that could be used.
-        unused: how many could not, and why the first of them.
-    """
-
-    view: TableView
-    names: list[str] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    unused: int = 0
-    problem: str = ""
-    _numbers: dict[str, Numbers] = field(default_factory=dict)
-    _bounds: list[tuple[Floats, Floats]] = field(default_factory=list)
-
-    def asked(self, queries: Sequence[Any]) -> Asked:
-        """Return the queries; those that do not fit the table are counted, and left out."""
-        weights = np.array([query.weight for query in queries], float)
-        recent = weights * recency(np.cumsum(weights[::-1])[::-1] - weights)
-        costs: dict[str, float] = {}
-        for query, weight in zip(queries, recent, strict=True):
-            seen = costs.get(query.where, 0.0)
-            costs[query.where] = seen + float(weight) * self._share(query.columns)
-        found = {where: boxes for where in costs if (boxes := self._boxes(where))}
-        self.texts = list(found)
-        low = np.full((sum(map(len, found.values())), len(self.names)), -np.inf)
-        high = -low
-        for row, box in enumerate(box for boxes in found.values() for box in boxes):
-            for name, limits in box.items():
-                low[row, self.names.index(name)], high[row, self.names.index(name)] = limits
-        query = np.repeat(np.arange(len(found)), [len(boxes) for boxes in found.values()])
-        return Asked(low=low, high=high, query=query, cost=np.array([costs[where] for where in found]))
-
-    def _boxes(self, where: str) -> Sequence[Any]:
-        """Return the boxes of a condition; none if it limits nothing, or does not fit the table."""
-        assert self.view.condition_boxes is not None
-        try:
-            boxes = self.view.condition_boxes(where, self._place) if where else ()
-        except (InvalidPredicateError, UnknownColumnError) as error:
-            self.unused += 1
-            self.problem = self.problem or str(error)
-            return ()
-        return boxes if all(boxes) else ()  # one that limits nothing reads all, however rows lie
-
-    def _place(self, leaf: Any, value: pa.Scalar) -> float | None:
-        name = leaf.name
-        if name not in self._numbers:
-            assert self.view.bounds_of is not None
-            low, high, _ = self.view.bounds_of(name)
-            numbers = Numbers.of(low, high)
-            self._numbers[name] = numbers
-            self.names.append(name)
-            self._bounds.append((numbers.array(low), numbers.array(high)))
-        return self._numbers[name].scalar(value)
-
-    def _share(self, columns: Sequence[str]) -> float:
-        """Return the share of a block's bytes that a query reads: that of its columns, taken to be alike."""
-        total = self.view.column_count
-        return min(len(columns), total) / total if columns and total else 1.0
-
-    def blocks(self, asked: Asked, rates: MergeRates) -> Blocks:
-        """Return all blocks; bounds that are not known are as wide as all others, and all that is asked for."""
-        view = self.view
-        low, high = np.empty((2, len(self.names), len(view)))
-        for number, (least, most) in enumerate(self._bounds):
-            known = np.isfinite(least) & np.isfinite(most)
-            ends = np.concatenate((least[known], most[known], asked.low[:, number], asked.high[:, number]))
-            ends = ends[np.isfinite(ends)] if np.isfinite(ends).any() else np.zeros(1)
-            low[number] = np.where(known, least, ends.min())
-            high[number] = np.where(known, most, ends.max())
-        decode = view.decoded_bytes.astype(float) * rates.seconds_per_decoded_byte
-        write = view.size_bytes.astype(float) * (rates.written_factor * rates.seconds_per_written_byte)
-        return Blocks(
-            low=low,
-            high=high,
-            rows=view.row_count.astype(float),
-            read_seconds=decode,
-            rewrite_seconds=decode + write,
         )
 
 
@@ -339,7 +252,7 @@ def _full_rows(view: TableView) -> float:
 
 
 def _why(
-    compiled: _Compiled, sorts: _Sorts, blocks: Blocks, asked: Asked, group: Regroup, *, with_queries: bool
+    compiled: Compiled, sorts: _Sorts, blocks: Blocks, asked: Asked, group: Regroup, *, with_queries: bool
 ) -> str:
     """Return what a group gains, and by which queries."""
     text = (
@@ -366,7 +279,7 @@ def _shortened(where: str) -> str:
 def _rejections(
     view: TableView,
     drafts: Sequence[Draft],
-    compiled: _Compiled,
+    compiled: Compiled,
     options: WorkloadOptions,
     maintained: Mask,
 ) -> tuple[Rejection, ...]:

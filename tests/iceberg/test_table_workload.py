@@ -70,6 +70,9 @@ def test_files_are_sorted_by_what_queries_ask_for_and_rows_stay(lake: Lake, raw:
     assert read <= there // 4
     assert not table.plan(**how).groups
     assert raw.properties["tblctl.cluster-by"] == "t"
+    later = tblctl.Query(time=4e9, where=NARROW, columns=("a",), weight=1e9)
+    (saving,) = table.savings(workload=tblctl.Workload(queries=(later,)))
+    assert (saving.snapshot, saving.queries, saving.paid_back) == (outcome.snapshot, 1, True)
 
 
 def test_a_property_makes_it_the_tables_policy_and_an_imported_log_its_workload(
