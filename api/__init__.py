@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tblctl.watching import WatchedRound, watch
     from tblctl.workload.importing import ImportedLog
     from tblctl.workload.report import ColumnUse, HotRange, WorkloadReport
+    from tblctl.workload.savings import RealisedSaving
 
 __version__ = "0.1.0"
 
@@ -112,6 +113,7 @@ _HOMES = {  # module, or module:name if the name differs there
     "ColumnUse": "tblctl.workload.report",
     "HotRange": "tblctl.workload.report",
     "WorkloadReport": "tblctl.workload.report",
+    "RealisedSaving": "tblctl.workload.savings",
     "Table": "tblctl.table",
     "create": "tblctl.tables",
     "drop": "tblctl.tables",
@@ -179,6 +181,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "ColumnUse",
     "HotRange",
     "ImportedLog",
+    "RealisedSaving",
     "Suggestion",
     "Candidate",
     "Estimate",

@@ -417,6 +417,7 @@ class ClusteredTable(Recorded):
         *,
         expires: float | str | datetime.timedelta = "7d",
         plans_at: str | None = None,
+        workload: Workload | None = None,
     ) -> ScheduledPlan:
         """Make the plan of a round, and keep it for `recluster_pending`, in this process or others.
 
@@ -429,21 +430,23 @@ class ClusteredTable(Recorded):
             options: as for `plan`.
             expires: how long it may be executed: seconds, a timedelta, or text such as "7d". gc removes it afterwards.
             plans_at: Iceberg: the folder or URL where plans are kept; None for the table's property `tblctl.plans`.
+            workload: as for `plan`.
 
         Raises:
             InvalidKeyError: the table has no cluster key.
             InvalidOptionError: lists every problem.
         """
         from tblctl.maintain.experience import rates_of
-        from tblctl.maintain.pending import schedule
+        from tblctl.maintain.pending import lifetime_of, schedule
         from tblctl.maintain.request import Request, make_plan
-        from tblctl.tableformat.pending import LONGEST_SECONDS
 
-        request = Request.of(policy=policy, condition=lambda schema: resolved(where, schema), options=options)
-        lifetime = seconds_of(expires, "expires")
-        if not 1 <= lifetime <= LONGEST_SECONDS:
-            msg = f"expires is {expires!r}, expected a time from 1s to 31 years, such as 2h or 7d"
-            raise InvalidOptionError(msg)
+        request = Request.of(
+            policy=policy,
+            condition=lambda schema: resolved(where, schema),
+            options=options,
+            workload=workload,
+        )
+        lifetime = lifetime_of(expires)
         self._require_live()
         env = self._port.env
         return schedule(
@@ -592,8 +595,6 @@ def _refuse_beside_plan(plan: Plan | None, *given: Any) -> None:
         InvalidOptionError: any of it is given.
     """
     if plan is not None and any(item is not None for item in given):
-        msg = (
-            "a plan fixes what one round does: leave out either the plan, or policy, where, options, workload and "
-            "final"
-        )
+        others = "policy, where, options, workload and final"
+        msg = f"a plan fixes what one round does: leave out either the plan, or {others}"
         raise InvalidOptionError(msg)

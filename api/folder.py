@@ -63,6 +63,7 @@ class ParquetFolder(ClusteredTable):
     cancel_plan: Any = _Refused()
     workload: Any = _Refused()
     import_workload: Any = _Refused()
+    savings: Any = _Refused()
 
     def __getattr__(self, name: str) -> Any:
         """Explain that an operation of `Table` is not there."""

@@ -88,8 +88,13 @@ class IcebergTable(ClusteredTable):
             InvalidKeyError: the table has no cluster key and none is given, or a term is not valid.
         """
         from tblctl.maintain.experience import rates_of
-        from tblctl.maintain.request import Request, planned, selectable, warn_of_other_order
-        from tblctl.workload.log import workload_for
+        from tblctl.maintain.request import (
+            Request,
+            planned,
+            selectable,
+            warn_of_other_order,
+            workload_of_request,
+        )
 
         request = Request.of(
             policy=policy,
@@ -102,8 +107,10 @@ class IcebergTable(ClusteredTable):
             keyed = version if cluster_by is None else version.clustered_by(cluster_by)
             asked = request.on(keyed)
             chosen, view = selectable(keyed, asked)
-            workload = workload_for(asked.policy, self._port, chosen)
-            found = planned(chosen, view, asked, workload=workload, rates=rates_of(self._port, version)).plan
+            asked_of_it = workload_of_request(asked, self._port, chosen)
+            found = planned(
+                chosen, view, asked, workload=asked_of_it, rates=rates_of(self._port, version)
+            ).plan
             warn_of_other_order(chosen, asked, found)
             _warn_if_refused(chosen)
             return found

@@ -5,14 +5,18 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.options import parse_time
 from tblctl.tableformat.port import TablePort, Version
 
 if TYPE_CHECKING:
+    from tblctl.tableformat.workload.queries import Workload
     from tblctl.workload.importing import ImportedLog
     from tblctl.workload.report import WorkloadReport
+    from tblctl.workload.savings import RealisedSaving
 
 ResultT = TypeVar("ResultT")
 
@@ -94,6 +98,34 @@ class Recorded:
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         files = [os.fspath(path) for path in given]
         return import_logs(self._port, self._port.newest(), files, request)
+
+    def savings(self, *, limit: int = 50, workload: Workload | None = None) -> tuple[RealisedSaving, ...]:
+        """Return for each recluster what it took, and what it saved the queries that ran since, newest first.
+
+        Queries are replayed on the statistics of the version before and of the one it committed: nothing is scanned.
+
+        Args:
+            limit: versions of the history that are looked at.
+            workload: the queries; None for the newest 10,000 of the table's log.
+
+        Raises:
+            InvalidOptionError: nothing is recorded of such tables, or `limit` is below 1.
+        """
+        from tblctl.maintain.experience import rates_of
+        from tblctl.workload.log import workload_of
+        from tblctl.workload.savings import realised
+
+        if limit < 1:
+            msg = f"limit is {limit}, expected 1 or more"
+            raise InvalidOptionError(msg)
+
+        def read(version: Version) -> tuple[RealisedSaving, ...]:
+            asked = workload_of(self._port, version) if workload is None else workload
+            entries = list(self._port.history(limit, start=version))
+            version_of = partial(self._port.version, newest=self._port.newest())
+            return realised(entries, version_of, asked.queries, rates_of(self._port, version))
+
+        return self._read(read)
 
 
 def seconds_of(given: float | str | datetime.timedelta, name: str) -> float:

@@ -47,6 +47,10 @@ class TableView(RankedBlocks):
             the table. None where nobody knows columns; so are the next two.
         sort_by: returns the sort by one column, or the Hilbert curve through several, by dotted names: a live one, or a
             new one. Raises `InvalidKeyError`.
+        written_levels: returns the level that each block was written with, in whatever sort: also in one that is not
+            live, as all sorts beside the key of an Iceberg table. At most 0 where it is not known. None where nobody
+            knows more than `level`; so is the next one.
+        runs_in: returns for a sort, live or not, the number of the run of each block in its order; -1 for others.
         column_count: columns of the table; 0 if unknown.
         sorts: the live sorts by id, the current one among them; empty where no policy asks.
         sort_ids: the live sort in whose order each block is; -1 for none, or where it is not known. By default the
@@ -104,6 +108,8 @@ class TableView(RankedBlocks):
     boxes_of: Callable[[Integers], Boxes | None] | None = None
     condition_boxes: Callable[[str, Callable[[Any, pa.Scalar], float | None]], Sequence[Any]] | None = None
     sort_by: Callable[[tuple[str, ...]], Sort] | None = None
+    written_levels: Callable[[], Integers] | None = None
+    runs_in: Callable[[Sort], Integers] | None = None
     column_count: int = 0
     asked_sort: Sort | None = None
     deletions_of: Callable[[], Deletions | None] | None = None

@@ -10,6 +10,7 @@ No process tries a group twice. A group that failed stays claimed, so that other
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -27,6 +28,7 @@ from tblctl.merger.round.budget_clock import BudgetClock
 from tblctl.merger.round.group_run import COMMITTED, LEFT, GroupRun, State
 from tblctl.merger.round.planned_blocks import planned_sorts, require_figures, require_given
 from tblctl.merger.round.round import require_own_plan
+from tblctl.recorded import seconds_of
 from tblctl.results import Outcome, PendingPlan, ScheduledPlan
 from tblctl.selector.plan import Group, Plan, PlanOptions
 from tblctl.tableformat.errors import (
@@ -36,7 +38,7 @@ from tblctl.tableformat.errors import (
     UnsupportedFormatError,
 )
 from tblctl.tableformat.model.snapshot import iso_timestamp
-from tblctl.tableformat.pending import Claim, PendingObject, PendingPlans, decode_pending
+from tblctl.tableformat.pending import LONGEST_SECONDS, Claim, PendingObject, PendingPlans, decode_pending
 from tblctl.tableformat.port import TablePort, Version
 
 LOG = logging.getLogger("tblctl")
@@ -76,6 +78,19 @@ def _unusable(pending: PendingObject, error: InvalidDataError) -> InvalidDataErr
 
 
 # -- schedule, list, cancel
+
+
+def lifetime_of(expires: float | str | datetime.timedelta) -> float:
+    """Return for how many seconds a plan is kept.
+
+    Raises:
+        InvalidOptionError: less than a second, or more than 31 years.
+    """
+    found = seconds_of(expires, "expires")
+    if not 1 <= found <= LONGEST_SECONDS:
+        msg = f"expires is {expires!r}, expected a time from 1s to 31 years, such as 2h or 7d"
+        raise InvalidOptionError(msg)
+    return found
 
 
 def schedule(

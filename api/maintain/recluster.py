@@ -25,7 +25,13 @@ from tblctl.maintain.averages import RollingAverages
 from tblctl.maintain.experience import rates_at_hand, rates_of
 from tblctl.maintain.newest import GONE
 from tblctl.maintain.pacing import blocks_left, next_most_groups, paced
-from tblctl.maintain.request import Request, planned, selectable, warn_of_other_order
+from tblctl.maintain.request import (
+    Request,
+    planned,
+    selectable,
+    warn_of_other_order,
+    workload_of_request,
+)
 from tblctl.maintain.spending import Spent, left_of, used_up
 from tblctl.maintain.view import Averages, View, require_listed
 from tblctl.maintain.waits import Waits, wait_seconds
@@ -43,7 +49,7 @@ from tblctl.selector.pricing.rates import Rates
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.port import TablePort, Version
-from tblctl.workload.log import wants_workload, workload_for
+from tblctl.workload.log import wants_workload
 
 __all__ = [
     "Committed",
@@ -354,7 +360,9 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         view,
         request,
         state.failed,
-        workload=job.workload(version) if job.workload else workload_for(request.policy, job.port, version),
+        workload=job.workload(version)
+        if job.workload and request.workload is None
+        else workload_of_request(request, job.port, version),
         state=state.policy,
         rates=job.rates or rates_at_hand(job.port, version, job.expected_engine),
         env=job.port.env,

@@ -34,6 +34,7 @@ from tblctl.tableformat.errors import (
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
 from tblctl.tableformat.model.options import POLICY
+from tblctl.tableformat.model.runs import NO_RUN
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.text_scanner import quote_name
 from tblctl.tableformat.model.schema.types import statistic_type
@@ -199,10 +200,15 @@ def make_plan(
     """
     request = request.on(version)
     version, view = selectable(version, request)
-    workload = workload_for(request.policy, port, version)
+    workload = workload_of_request(request, port, version)
     found = planned(version, view, request, pending=pending, workload=workload, rates=rates, env=env).plan
     warn_of_other_order(version, request, found)
     return found
+
+
+def workload_of_request(request: Request, port: TablePort[Any] | None, version: Version) -> Workload:
+    """Return the queries that the policy gets: those of the request, or else of the table's log, read only then."""
+    return workload_for(request.policy, port, version) if request.workload is None else request.workload
 
 
 def warn_of_other_order(version: Version, request: Request, plan: Plan) -> None:
@@ -293,7 +299,7 @@ def planned(
         request: what the caller asked for.
         failed: paths of blocks that may not be selected, since they failed to merge.
         pending: paths of blocks that may not be selected, since a plan that is kept for later has them.
-        workload: what was asked of the table lately, unless the request says it; see `Policy.decide`.
+        workload: what the table was asked lately (`workload_of_request`); see `Policy.decide`.
         state: that of the plan before.
         rates: what reading and rewriting take; None for the stated defaults.
         env: the policy's clock and source of chance.
@@ -305,7 +311,7 @@ def planned(
         request.options.policy,
         request.options.budget,
         memory_bytes=request.options.memory_bytes,
-        workload=workload if request.workload is None else request.workload,
+        workload=workload,
         state=state,
         rates=rates,
         now=env.now(),
@@ -350,6 +356,8 @@ def table_view(
         boxes_of=boxes_of_blocks(version, view.sort) if view.sort.is_curve else None,
         condition_boxes=partial(_condition_boxes, version),
         sort_by=partial(_sort_by, version),
+        written_levels=partial(_written_levels, version),
+        runs_in=partial(_runs_in, version),
         column_count=len(version.schema.leaves),
         asked_sort=asked_sort,
         deletions_of=version.deletions,
@@ -376,3 +384,17 @@ def _sort_by(version: Version, columns: tuple[str, ...]) -> Sort:
     """Return the sort by one column, or the Hilbert curve through several; see `TableView.sort_by`."""
     terms = ", ".join(quote_name(column) for column in columns)
     return version.sort_by(terms if len(columns) == 1 else f"hilbert({terms})")
+
+
+def _written_levels(version: Version) -> Integers:
+    """Return the levels with which blocks were written; see `TableView.written_levels`."""
+    found: Integers = version.listing(AS_LISTED, None).level
+    return found
+
+
+def _runs_in(version: Version, sort: Sort) -> Integers:
+    """Return the runs of the blocks in the order of a sort; see `TableView.runs_in`."""
+    listing = version.listing(sort, None, clustered=False, runs=True, beside=sort)
+    run = NO_RUN if listing.run is None else listing.run
+    found: Integers = np.where(listing.sort_id == sort.id, run, NO_RUN)
+    return found

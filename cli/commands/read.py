@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,17 +164,32 @@ def print_explanation(explanation: tblctl.ScanExplanation, *, as_json: bool) -> 
     list, newest first, of objects: sequence, timestamp, operation, rows, blocks, bytes, rows_added, rows_removed,
     blocks_added, blocks_removed, bytes_added, readable, tags, cluster_by, options, detail;
     cluster_by and options are null for an expired snapshot, options for Iceberg too; there rows, blocks and bytes are
-    null if the writer did not say""",
+    null if the writer did not say;
+    with --savings a list of reclusters, newest first, of objects: snapshot, timestamp, policy, queries, unused,
+    spent_seconds, before_seconds, after_seconds, saved_seconds, paid_back, note; null for what is not known""",
 )
 @params.LOCATION
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the newest N snapshots.")
+@click.option(
+    "--savings",
+    is_flag=True,
+    help="Instead, what each recluster among them (of 50, unless --limit says otherwise) cost, and saved the queries "
+    "of the table's log that ran since.",
+)
 @params.opens_any_format
-def history(*, location: str, limit: int | None, opening: dict[str, Any], as_json: bool) -> None:
+def history(
+    *, location: str, limit: int | None, savings: bool, opening: dict[str, Any], as_json: bool
+) -> None:
     """List the snapshots of the table, newest first.
 
     Expired snapshots (see `tblctl gc`) are listed, but can no longer be read.
     """
-    snapshots = tblctl.open(location, **opening).history(limit=limit)
+    table = tblctl.open(location, **opening)
+    if savings:
+        found = table.savings() if limit is None else table.savings(limit=limit)
+        print_savings(found, as_json=as_json)
+        return
+    snapshots = table.history(limit=limit)
     if as_json:
         render.print_json([snapshot.to_dict() for snapshot in snapshots])
         return
@@ -208,6 +223,52 @@ def history(*, location: str, limit: int | None, opening: dict[str, Any], as_jso
         least={0: 8, 8: 8},
         dropped=(7, 4, 3, 8, 1),
     )
+
+
+def print_savings(found: Sequence[tblctl.RealisedSaving], *, as_json: bool) -> None:
+    """Print what reclusters cost and saved."""
+    if as_json:
+        render.print_json([item.to_dict() for item in found])
+        return
+    if not found:
+        click.echo("no recluster in the history that was looked at")
+        return
+    words = {True: "yes", False: "not yet", None: "unknown"}
+    rows = [
+        [
+            item.snapshot,
+            render.time(item.timestamp),
+            item.policy,
+            f"{item.queries:,}",
+            _seconds(item.spent_seconds),
+            _seconds(item.before_seconds),
+            _seconds(item.after_seconds),
+            _seconds(item.saved_seconds),
+            words[item.paid_back],
+            item.note,
+        ]
+        for item in found
+    ]
+    names = [
+        "snapshot",
+        "time (UTC)",
+        "policy",
+        "queries",
+        "spent",
+        "before",
+        "after",
+        "saved",
+        "paid back",
+        "note",
+    ]
+    render.print_table(names, rows, right=(0, 3, 4, 5, 6, 7), text=(9,), least={0: 8}, dropped=(1, 6, 5))
+    if unused := max(item.unused for item in found):
+        click.echo(f"conditions of queries that do not fit the table, and are not counted: {unused:,}")
+
+
+def _seconds(value: float | None) -> str:
+    """Return seconds of three digits, since those of small tables are below one; `?` if they are unknown."""
+    return "?" if value is None else f"{value:,.3g} s"
 
 
 @command(

@@ -8,39 +8,43 @@ What a scan reads of a block costs what a merge takes to decode it (`Rates.secon
 lineitem at scale 1 takes 1.27 s, that part of a merge 1.05 s), times the share of the columns that it reads. What a
 group costs is priced as if nothing of it were copied undecoded.
 
+Where no query speaks, `runs` maintains: blocks that no query of the window reads are merged by its rule, unless some
+group of before sorted them.
+
 Rounds come to an end as for all policies: a group lifts the level of its rows (`draft.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from tblctl.metrics.intervals import Integers, Mask
+from tblctl.selector.box_test import worth_reading
 from tblctl.selector.budget import Budget
 from tblctl.selector.draft import Draft, next_level
 from tblctl.selector.option_fields import option, require_valid
 from tblctl.selector.plan import Rejection
+from tblctl.selector.policies.runs import Runs, RunsOptions
 from tblctl.selector.policy import Decision, State
 from tblctl.selector.pricing.rates import DEFAULT_RATES
 from tblctl.selector.pricing.rates import Rates as MergeRates
 from tblctl.selector.rejections import left_out, rejection
-from tblctl.selector.table_view import TableView, joined
-from tblctl.selector.workload.asked import Asked, Floats, Key, recency
+from tblctl.selector.table_view import MOST_LEVEL, TableView, joined
+from tblctl.selector.workload.asked import HALF_LIFE, Asked, Key
 from tblctl.selector.workload.choose import DEFAULT_ALPHA, Regroup, regroups
-from tblctl.selector.workload.numbers import Numbers
-from tblctl.selector.workload.replay import Blocks
+from tblctl.selector.workload.compiled import Compiled
+from tblctl.selector.workload.replay import Blocks, read_cost
 from tblctl.selector.workload.savings import savings
 from tblctl.tableformat.errors import (
     InvalidKeyError,
     InvalidOptionError,
-    InvalidPredicateError,
-    UnknownColumnError,
 )
-from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cluster_key import NO_SORT, Sort
+from tblctl.tableformat.model.runs import NO_RUN
 
 NO_WORKLOAD = (
     "policy workload needs the queries that the table is asked, and none are known: record its scans "
@@ -61,6 +65,7 @@ class WorkloadOptions:
     Attributes:
         window: the last queries that count.
         alpha: seconds of queries that a second of rewriting has to save.
+        maintain: blocks that no query of the window reads are merged by the rule of `runs`.
     """
 
     window: int = option(default=4096, unit="queries", help="How many of the last queries count.")
@@ -69,6 +74,11 @@ class WorkloadOptions:
         unit="ratio",
         help="Seconds of queries that a second of rewriting has to save. More: rewrite less.",
         above=0,
+    )
+    maintain: bool = option(
+        default=True,
+        unit="flag",
+        help="Where no query of the window reads, also merge as policy runs does.",
     )
 
     def __post_init__(self) -> None:
@@ -95,19 +105,20 @@ class Workload:
         rates: MergeRates | None = None,
         **_: object,
     ) -> Decision:
-        """Return the groups whose rewrite pays, the most gainful for its price first.
+        """Return the groups whose rewrite pays, the most gainful for its price first; then those of `runs`.
 
         Raises:
             InvalidOptionError: no workload is known.
         """
-        del budget
         if workload is None or view.condition_boxes is None or view.sort_by is None:
             raise InvalidOptionError(NO_WORKLOAD)
-        compiled = _Compiled(view=view)
-        asked = compiled.asked(workload.queries[-options.window :])
+        compiled = Compiled(view=view)
+        asked = compiled.asked(workload.queries[-options.window :], half_life=HALF_LIFE)
         sorts = _Sorts(view, compiled.names)
-        chosen = np.flatnonzero(view.selectable)
-        blocks = compiled.blocks(asked, rates or DEFAULT_RATES).pick(chosen)
+        levels = _written_levels(view)
+        chosen = np.flatnonzero(view.selectable & (levels < MOST_LEVEL))
+        everything = compiled.blocks(asked, rates or DEFAULT_RATES)
+        blocks = everything.pick(chosen)
         found = regroups(
             blocks,
             asked,
@@ -122,98 +133,16 @@ class Workload:
             sort = sorts.of(group.key)
             members = chosen[group.blocks]
             members = members[view.selectable_for(sort.id)[members]]
-            if members.size:
+            if members.size and not sorts.is_one_run(sort, members):
                 why = _why(compiled, sorts, blocks, asked, group, with_queries=number < _EXPLAINED_GROUPS)
-                level = next_level(view, members)
+                level = max(next_level(view, members), int(levels[members].max()) + 1)
                 drafts.append(Draft(blocks=members, output_level=level, why=why, sort=sort))
+        unread = _unread(view, everything, asked, levels) & options.maintain
+        rest = _maintained(view, unread, budget)
         return Decision(
-            drafts=tuple(drafts),
-            rejections=_rejections(view, drafts, compiled, options),
+            drafts=(*drafts, *rest.drafts),
+            rejections=(*rest.rejections, *_rejections(view, drafts, compiled, options, unread)),
             state=state,
-        )
-
-
-@dataclass(kw_only=True)
-class _Compiled:
-    """The queries as boxes of numbers, and the bounds of the columns that they name.
-
-    Attributes:
-        names: the columns that conditions name, in the order in which they were met; keys number them.
-        texts: the conditions that could be used.
-        unused: how many could not, and why the first of them.
-    """
-
-    view: TableView
-    names: list[str] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    unused: int = 0
-    problem: str = ""
-    _numbers: dict[str, Numbers] = field(default_factory=dict)
-    _bounds: list[tuple[Floats, Floats]] = field(default_factory=list)
-
-    def asked(self, queries: Sequence[Any]) -> Asked:
-        """Return the queries; those that do not fit the table are counted, and left out."""
-        weights = np.array([query.weight for query in queries], float)
-        recent = weights * recency(np.cumsum(weights[::-1])[::-1] - weights)
-        costs: dict[str, float] = {}
-        for query, weight in zip(queries, recent, strict=True):
-            seen = costs.get(query.where, 0.0)
-            costs[query.where] = seen + float(weight) * self._share(query.columns)
-        found = {where: boxes for where in costs if (boxes := self._boxes(where))}
-        self.texts = list(found)
-        low = np.full((sum(map(len, found.values())), len(self.names)), -np.inf)
-        high = -low
-        for row, box in enumerate(box for boxes in found.values() for box in boxes):
-            for name, limits in box.items():
-                low[row, self.names.index(name)], high[row, self.names.index(name)] = limits
-        query = np.repeat(np.arange(len(found)), [len(boxes) for boxes in found.values()])
-        return Asked(low=low, high=high, query=query, cost=np.array([costs[where] for where in found]))
-
-    def _boxes(self, where: str) -> Sequence[Any]:
-        """Return the boxes of a condition; none if it limits nothing, or does not fit the table."""
-        assert self.view.condition_boxes is not None
-        try:
-            boxes = self.view.condition_boxes(where, self._place) if where else ()
-        except (InvalidPredicateError, UnknownColumnError) as error:
-            self.unused += 1
-            self.problem = self.problem or str(error)
-            return ()
-        return boxes if all(boxes) else ()  # one that limits nothing reads all, however rows lie
-
-    def _place(self, leaf: Any, value: pa.Scalar) -> float | None:
-        name = leaf.name
-        if name not in self._numbers:
-            assert self.view.bounds_of is not None
-            low, high, _ = self.view.bounds_of(name)
-            numbers = Numbers.of(low, high)
-            self._numbers[name] = numbers
-            self.names.append(name)
-            self._bounds.append((numbers.array(low), numbers.array(high)))
-        return self._numbers[name].scalar(value)
-
-    def _share(self, columns: Sequence[str]) -> float:
-        """Return the share of a block's bytes that a query reads: that of its columns, taken to be alike."""
-        total = self.view.column_count
-        return min(len(columns), total) / total if columns and total else 1.0
-
-    def blocks(self, asked: Asked, rates: MergeRates) -> Blocks:
-        """Return all blocks; bounds that are not known are as wide as all others, and all that is asked for."""
-        view = self.view
-        low, high = np.empty((2, len(self.names), len(view)))
-        for number, (least, most) in enumerate(self._bounds):
-            known = np.isfinite(least) & np.isfinite(most)
-            ends = np.concatenate((least[known], most[known], asked.low[:, number], asked.high[:, number]))
-            ends = ends[np.isfinite(ends)] if np.isfinite(ends).any() else np.zeros(1)
-            low[number] = np.where(known, least, ends.min())
-            high[number] = np.where(known, most, ends.max())
-        decode = view.decoded_bytes.astype(float) * rates.seconds_per_decoded_byte
-        write = view.size_bytes.astype(float) * (rates.written_factor * rates.seconds_per_written_byte)
-        return Blocks(
-            low=low,
-            high=high,
-            rows=view.row_count.astype(float),
-            read_seconds=decode,
-            rewrite_seconds=decode + write,
         )
 
 
@@ -223,6 +152,7 @@ class _Sorts:
     def __init__(self, view: TableView, names: Sequence[str]) -> None:
         self._view, self._names = view, names
         self._found: dict[Key, Sort] = {}
+        self._runs: dict[int, Integers] = {}
 
     def may_be(self, key: Key) -> bool:
         """Return whether rows can be sorted by each column of a key."""
@@ -239,6 +169,16 @@ class _Sorts:
             self._found[key] = replace(sort, id=max(taken) + 1) if sort.id in taken else sort
         return self._found[key]
 
+    def is_one_run(self, sort: Sort, members: Integers) -> bool:
+        """Return whether one merge wrote these blocks in the order of a sort: then another one by it changes nothing.
+
+        Bounds do not show that where they are truncated, as those of text are.
+        """
+        if sort.id not in self._runs:
+            self._runs[sort.id] = _runs_in(self._view, sort)
+        run = self._runs[sort.id][members]
+        return bool(run[0] != NO_RUN and (run == run[0]).all())
+
     def text(self, key: Key) -> str:
         """Return a key as text."""
         names = ", ".join(self._names[column] for column in key)
@@ -247,6 +187,59 @@ class _Sorts:
     def _made(self, key: Key) -> Sort:
         assert self._view.sort_by is not None
         return self._view.sort_by(tuple(self._names[column] for column in key))
+
+
+def _written_levels(view: TableView) -> Integers:
+    """Return the level of each block, by whatever sort it was given; 0 where it has none.
+
+    The sorts of groups are not live in an Iceberg table, and the levels of their files count for none elsewhere. Here
+    they count, so that rounds come to an end there, too.
+    """
+    unsorted = view.sort_ids == NO_SORT
+    known = view.level
+    if view.written_levels is not None and unsorted.any():
+        known = np.where(unsorted, view.written_levels(), known)
+    found: Integers = np.maximum(known, 0)
+    return found
+
+
+def _runs_in(view: TableView, sort: Sort) -> Integers:
+    """Return the run of each block in the order of a sort; -1 for others."""
+    if sort.id in view.sorts:
+        return np.where(view.sort_ids == sort.id, view.run, NO_RUN)
+    if view.runs_in is None or not (view.sort_ids == NO_SORT).any():
+        return np.full(len(view), NO_RUN)
+    return view.runs_in(sort)
+
+
+def _unread(view: TableView, blocks: Blocks, asked: Asked, levels: Integers) -> Mask:
+    """Return the blocks that no query of the window reads, and that are not in the order of a group of before.
+
+    Queries that limit nothing are not among those asked: they read all, in whatever order it is.
+    """
+    own = (view.sort_ids == view.sort_id) | (levels == 0)
+    found: Mask = view.selectable & own & ~(view.unclustered | view.unknown)
+    return found & ~(read_cost(blocks, asked) > 0)
+
+
+def _maintained(view: TableView, unread: Mask, budget: Budget) -> Decision:
+    """Return what `runs` decides of some blocks, and why it leaves others of them."""
+    if not unread.any():
+        return Decision()
+
+    def decide(seen: TableView) -> Decision:
+        return Runs().decide(seen, budget, RunsOptions())
+
+    only = replace(view, restricted=unread)
+    found = decide(only) if view.boxes_of is None else worth_reading(only, decide)
+    elsewhere = {item.rule for item in left_out(only, include_unclustered=False)}
+    return Decision(
+        drafts=tuple(
+            replace(draft, why=f"no query of the window reads it, so as runs: {draft.why}")
+            for draft in found.drafts
+        ),
+        rejections=tuple(item for item in found.rejections if item.rule not in elsewhere),
+    )
 
 
 def _full_rows(view: TableView) -> float:
@@ -259,7 +252,7 @@ def _full_rows(view: TableView) -> float:
 
 
 def _why(
-    compiled: _Compiled, sorts: _Sorts, blocks: Blocks, asked: Asked, group: Regroup, *, with_queries: bool
+    compiled: Compiled, sorts: _Sorts, blocks: Blocks, asked: Asked, group: Regroup, *, with_queries: bool
 ) -> str:
     """Return what a group gains, and by which queries."""
     text = (
@@ -286,10 +279,12 @@ def _shortened(where: str) -> str:
 def _rejections(
     view: TableView,
     drafts: Sequence[Draft],
-    compiled: _Compiled,
+    compiled: Compiled,
     options: WorkloadOptions,
+    maintained: Mask,
 ) -> tuple[Rejection, ...]:
-    fine = view.selectable.copy()
+    """Return why blocks are left, those aside of which `runs` decides."""
+    fine = view.selectable & ~maintained
     fine[joined(draft.blocks for draft in drafts)] = False
     found = [item for item in left_out(view, include_unclustered=True) if item.rule != "other_sort"]
     if fine.any():

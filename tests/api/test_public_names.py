@@ -24,10 +24,11 @@ NAMES = {
         ColumnUse
         DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome HotRange
         IcebergTable ImportedLog ImportOutcome MeasuredVersion
-        OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress Query RangeShare Scan ScanExplanation
-        ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable Table
-        TableOptions WatchedRound Workload WorkloadReport WriteOutcome create drop errors execute exists find_tables
-        from_iceberg import_parquet open parse_duration parse_schema parse_size parse_statement read_schema spark
+        OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress Query RangeShare RealisedSaving
+        Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable
+        Table TableOptions WatchedRound Workload WorkloadReport WriteOutcome
+        create drop errors execute exists find_tables from_iceberg
+        import_parquet open parse_duration parse_schema parse_size parse_statement read_schema spark
         spark_session survey type_from_text type_to_text watch
     """,
     "tblctl.errors": """
@@ -113,6 +114,9 @@ NAMES = {
         blocks_needed blocks_read blocks_total columns damaged_lines drift dropped files first_time last_time
         other_files query_count rows_matched_share snapshot sources unreadable weight without_condition workload
     """,
+    "RealisedSaving": """
+        after_seconds before_seconds note paid_back policy queries saved_seconds snapshot spent_seconds timestamp unused
+    """,
     "ColumnUse": "column equal hot listed other prefix range share share_after share_before",
     "HotRange": "high low share",
     "ImportedLog": "kind left_out path queries stand_for unused was_known",
@@ -197,6 +201,7 @@ NAMES = {
         --storage-option --table --text-column --time-column LOC [import|FILE]...
     """,
     "$ tblctl recluster": """
+        --maintain --no-maintain
         --all --alpha --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
         --daily-bytes --day-column --day-rolling --debug --delete-file-threshold --delete-ratio-threshold
         --dry-run --engine --every-range --final --if-exists --include-unclustered --json --list-policies
@@ -208,6 +213,7 @@ NAMES = {
         --threshold --watch --where --window LOC...
     """,
     "$ tblctl plan": """
+        --maintain --no-maintain
         --alpha --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column
         --day-rolling --debug --delete-file-threshold --delete-ratio-threshold --every-range --expires --final
         --include-unclustered --json --list --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups
@@ -222,7 +228,7 @@ NAMES = {
         STATEMENT
     """,
     "$ tblctl history": """
-        --branch --catalog-option --debug --json --limit --storage-option LOC --metadata-cache --refine
+        --branch --catalog-option --debug --json --limit --savings --storage-option LOC --metadata-cache --refine
     """,
     "$ tblctl rollback": "--debug --json --storage-option --to LOC",
     "$ tblctl tag": "--at --debug --delete --json --storage-option LOC NAME",
@@ -313,6 +319,7 @@ SIGNATURES = {
             "limit=10000)"
         ),
         "workload(*, since=None, limit=10000)",
+        "savings(*, limit=50, workload=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "pending_plans(*, plans_at=None)",
         "picture(path=None, *, columns=None, where=None, compare=None)",
@@ -326,7 +333,7 @@ SIGNATURES = {
             "recluster_pending(id=None, *, engine='auto', spark=None, on_conflict='salvage', progress=None, "
             "plans_at=None)"
         ),
-        ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None)"),
+        ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None, workload=None)"),
         "suggest(predicates=None)",
     ],
     "Table": [
@@ -369,7 +376,7 @@ SIGNATURES = {
         "reset_clock()",
         "rollback(to)",
         "scan(where=None, columns=None, limit=None)",
-        ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None)"),
+        ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None, workload=None)"),
         "set_cluster_key(terms)",
         "set_options(values)",
         "suggest(predicates=None)",
@@ -380,6 +387,7 @@ SIGNATURES = {
         "update(set, where=None, *, progress=None)",
         "widen_column(path, type)",
         "workload(*, since=None, limit=10000)",
+        "savings(*, limit=50, workload=None)",
     ],
     "Scan": [
         "explain()",
@@ -464,6 +472,7 @@ SIGNATURES = {
     ],
     "WatchedRound": ["to_dict()"],
     "WorkloadReport": ["to_dict()"],
+    "RealisedSaving": ["to_dict()"],
     "ColumnUse": ["to_dict()"],
     "ImportedLog": ["to_dict()"],
     "ScheduledPlan": ["to_dict()"],

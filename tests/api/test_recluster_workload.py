@@ -10,7 +10,9 @@ import pytest
 
 import tblctl
 from tblctl import errors
-from tblctl.maintain.request import Request, planned, selectable
+from tblctl.tableformat.workload.lines import Header, encode_header, encode_query
+from tblctl.tableformat.workload.place import log_path
+from tblctl.workload import log
 
 SCHEMA = pa.schema([("t", pa.int64()), ("a", pa.int64()), ("s", pa.string()), ("b", pa.float64())])
 ROWS, BLOCKS = 100, 16
@@ -42,6 +44,15 @@ def asked(*conditions: str, weight: float = 50_000.0, columns: tuple[str, ...] =
 
 SMALL: dict[str, Any] = {"alpha": 1e-3}
 """These tables are so small that what a group costs besides its blocks would decide."""
+
+
+def record(table: tblctl.Table, where: str, times: int = 100) -> None:
+    """Put a query into the log of a table, as if it had run some times."""
+    port = table._port
+    query = tblctl.Query(time=port.env.now(), where=where, columns=(where.partition(" ")[0],), weight=100.0)
+    place = port.log_place()
+    lines = [encode_header(Header(table_id=port.newest().table_id)), *[encode_query(query)] * times]
+    place.storage.write(log_path(place.folder, int(query.time * 1000), port.env.new_id()), b"".join(lines))
 
 
 def blocks_read(table: tblctl.Table, where: str) -> int:
@@ -154,9 +165,80 @@ def test_a_plan_fixes_the_workload_too(memory_url: str) -> None:
         table.recluster(plan, workload=asked(NARROW))
 
 
-def test_a_workload_that_is_handed_in_counts_before_the_log_of_the_table(memory_url: str) -> None:
+def test_a_workload_that_is_handed_in_is_followed_and_the_log_is_not_read(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = table_of(memory_url)
-    request = Request.of(policy="workload", condition=lambda _: None, options=SMALL, workload=asked(NARROW))
-    version, view = selectable(table._port.newest(), request)
-    found = planned(version, view, request, workload=tblctl.Workload(queries=()))
-    assert found.plan.groups
+    record(table, "b between 0.1 and 0.12")
+    assert table.plan("workload", options=SMALL).groups[0].why.startswith("by b: ")
+
+    def read_log(*_: object, **__: object) -> None:
+        pytest.fail("the log was read")
+
+    monkeypatch.setattr(log, "read_log", read_log)
+    how: dict[str, Any] = {"policy": "workload", "workload": asked(NARROW), "options": SMALL}
+    assert table.plan(**how).groups[0].why.startswith("by a: ")
+    assert table.schedule(**how).plan.groups[0].why.startswith("by a: ")
+    table.cancel_plan(table.pending_plans()[0].id)
+    assert table.recluster(**how).groups[0].why.startswith("by a: ")
+
+
+def test_a_scheduled_plan_follows_the_log_or_the_workload_that_is_handed_in(memory_url: str) -> None:
+    table = table_of(memory_url)
+    assert not table.schedule("workload", options=SMALL, workload=asked("a >= 0")).plan.groups
+    record(table, NARROW)
+    kept = table.schedule("workload", options=SMALL)
+    assert kept.plan.groups[0].why.startswith("by a: ")
+    assert table.recluster_pending().committed_groups == 1
+    assert blocks_read(table, NARROW) <= 2
+
+
+def deep_beside(table: tblctl.Table) -> set[str]:
+    """Append 16 runs that overlap above all that is there; return the paths of their blocks."""
+    before = {file.path for file in table.files()}
+    first = ROWS * BLOCKS
+    for place in range(16):
+        ids = range(first + place, first + 320, 16)
+        rows = {"t": ids, "a": [5000] * 20, "s": ["x"] * 20, "b": [7.0] * 20}
+        table.append(pa.table(rows, schema=SCHEMA))
+    return {file.path for file in table.files()} - before
+
+
+def test_where_no_query_reads_runs_maintains_after_the_groups_of_queries(memory_url: str) -> None:
+    table = table_of(memory_url)
+    fresh = deep_beside(table)
+    plan = table.plan("workload", workload=asked(NARROW), options=SMALL)
+    by_queries, by_runs = plan.groups
+    assert by_queries.why.startswith("by a: ")
+    assert by_runs.why.startswith("no query of the window reads it, so as runs: 16 runs overlap, more than 5")
+    assert set(by_runs.blocks) <= fresh
+    assert not set(by_queries.blocks) & fresh
+    assert by_runs.sort_id != by_queries.sort_id
+    before = table.scan().to_arrow().sort_by("t")
+    assert table.recluster(plan).committed_groups == 2
+    assert table.scan().to_arrow().sort_by("t").equals(before)
+    again = table.plan("workload", workload=asked(NARROW), options=SMALL)
+    assert not again.groups
+    assert sum(item.blocks for item in again.rejected) == len(table.files()), "each of them for one reason"
+
+
+def test_no_maintain_leaves_alone_what_no_query_reads(memory_url: str) -> None:
+    table = table_of(memory_url)
+    deep_beside(table)
+    how: dict[str, Any] = {"policy": "workload", "workload": asked("a > 9000")}
+    assert len(table.plan(**how).groups) == 1
+    assert not table.plan(**how, options={"maintain": False}).groups
+
+
+def test_runs_does_not_maintain_what_a_query_reads(memory_url: str) -> None:
+    table = table_of(memory_url)
+    deep_beside(table)
+    for where in ("a = 5000", f"t > {ROWS * BLOCKS - 1}"):
+        assert not table.plan("workload", workload=asked(where, weight=1e-3)).groups
+    assert table.plan("workload", workload=asked("t is not null", weight=1e-3)).groups, "it limits nothing"
+
+
+def test_runs_does_not_undo_what_queries_that_are_gone_had_sorted(memory_url: str) -> None:
+    table = table_of(memory_url)
+    table.recluster(policy="workload", workload=asked(NARROW), options=SMALL)
+    assert not table.plan("workload", workload=asked("a > 9000")).groups

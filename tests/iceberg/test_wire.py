@@ -61,10 +61,11 @@ TRIED_ELSEWHERE = {
     "cancel_plan",
     "import_workload",
     "workload",
+    "savings",
     "close",
 }
 """The last one waits for work of this process alone. Logs of queries are one object each, which nothing
-names. The first two read as `info` and `history` do. Plans lie in a
+names; savings read them, and versions as `compare` does. The first two read as `info` and `history` do. Plans lie in a
 storage of their own, as those of native tables do."""
 
 

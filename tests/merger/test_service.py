@@ -62,7 +62,8 @@ def append_pair(subject: Subject, start: float) -> None:
 
 
 def job_of(subject: Subject, *, engine: Any = None, **words: Any) -> ReclusterJob:
-    asked = {name: words.pop(name) for name in list(words) if name in Request.__dataclass_fields__}
+    of_request = Request.__dataclass_fields__.keys() - ReclusterJob.__dataclass_fields__.keys()
+    asked = {name: words.pop(name) for name in list(words) if name in of_request}
     request = Request.of(condition=lambda _schema: None, **{"policy": None, "options": None, **asked})
     words = {"endless": True, **words}
     return ReclusterJob(
