@@ -136,7 +136,9 @@ class Sparse(Arranged):
         super().__init__(rows, sort, block_count)
         through = np.cumsum(weights[self._order])
         marks = np.linspace(0, through[-1], min(block_count, len(through)) + 1)[1:-1]
-        ends = np.concatenate(([0], np.searchsorted(through, marks), [len(through)]))
+        ends = np.concatenate(
+            ([0], np.searchsorted(through - weights[self._order] / 2, marks), [len(through)])
+        )
         self._cut(np.unique(ends).astype(np.int64))
         self._stands_for = np.add.reduceat(weights[self._order], self._starts)
 
@@ -157,4 +159,5 @@ class Sparse(Arranged):
 def _missing(rows: Integers, stands_for: Floats) -> Floats:
     """Return what the rows of a block's part lack of the block's range at either end, as a share of theirs."""
     part, whole = np.maximum(rows, 2).astype(np.float64), np.maximum(stands_for, rows)
-    return np.maximum((whole - 1) / (whole + 1) * (part + 1) / (part - 1) - 1, 0) / 2
+    missing: Floats = np.maximum((whole - 1) / (whole + 1) * (part + 1) / (part - 1) - 1, 0) / 2
+    return missing

@@ -15,7 +15,7 @@ from tblctl.advise.arranged import Rows
 from tblctl.selector.draft import most_rows
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.errors import InvalidOptionError
-from tblctl.tableformat.keys.sampling import every, groups_at, sampled_offsets
+from tblctl.tableformat.keys.sampling import groups_at, sampled_offsets
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort, Term
 from tblctl.tableformat.model.schema.schema import Leaf
@@ -91,7 +91,9 @@ def read_sample(
     ]
     weights = np.concatenate(shares)
     if not len(weights):
-        msg = f"{version.location}: all rows that were looked at are deleted; there are none to try layouts on"
+        msg = (
+            f"{version.location}: all rows that were looked at are deleted; there are none to try layouts on"
+        )
         raise InvalidOptionError(msg)
     decoded = listing.decoded_bytes.sum(keepdims=True)
     block_rows = int(most_rows(rows.sum(keepdims=True), decoded, version.options)[0])
@@ -128,7 +130,16 @@ class _Reading:
         columns = {
             name: values.cast(kind) for values, (name, kind) in zip(keys.columns, self._fields, strict=True)
         }
-        return every(pa.table(columns), len(offsets) * self._limits.rows // self._limits.places), len(groups)
+        return _spread(pa.table(columns), len(offsets) * self._limits.rows // self._limits.places), len(
+            groups
+        )
+
+
+def _spread(rows: pa.Table, most: int) -> pa.Table:
+    """Return so many of the rows, at even distances; all if they are fewer."""
+    if len(rows) <= most:
+        return rows
+    return rows.take(pa.array((2 * np.arange(most) + 1) * len(rows) // (2 * most)))
 
 
 def _ends(statistics: BlockStatistics, leaves: Sequence[Leaf]) -> Mapping[int, pa.Array]:

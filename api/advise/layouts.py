@@ -18,7 +18,7 @@ import numpy as np
 
 from tblctl.advise.arranged import Rows, Sparse
 from tblctl.advise.layout_sample import DEFAULT_SAMPLE, LayoutSample, SampleLimits, read_sample
-from tblctl.advise.suggest import Suggestion
+from tblctl.advise.suggest import WORTH_A_TERM, Suggestion
 from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.keys.sampling import ranges_of_columns
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 LINEAR = "linear"
 
-MEASURED_ERRORS = {LINEAR: 0.1, ZORDER: 0.1, HILBERT: 0.1, TREE: 0.1}
+MEASURED_ERRORS = {LINEAR: 0.03, ZORDER: 0.06, HILBERT: 0.05, TREE: 0.04}
 """By kind: nine of ten estimates of the share of blocks that conditions read on average were off by at most this share
 of the real one. Measured by `python -m benchmarks.layout_estimates`, on rows that were really sorted."""
 
@@ -135,8 +135,8 @@ def rank_layouts(
     leaves = tested_leaves(nodes, version.schema)
     if not leaves:
         msg = (
-            f"{version.location}: layouts rank by what conditions of queries read, and no condition tests a column that "
-            "can be a key; name conditions (`tblctl suggest LOC --layouts --predicates FILE`), or record queries "
+            f"{version.location}: layouts rank by what conditions of queries read, and no condition tests a column "
+            "that can be a key; name conditions (`tblctl suggest LOC --layouts --predicates FILE`), or record queries "
             "(`tblctl alter LOC --set recluster.record=on`)"
         )
         raise InvalidOptionError(msg)
@@ -182,10 +182,7 @@ class Trial:
             best: linear keys, the best first, as texts of terms.
             source: what a tree is made from, for its key.
         """
-        found = [
-            *(self.estimate(self._linear(terms), ", ".join(terms)) for terms in self._linear_keys(best)),
-            *(self.estimate(sort) for sort in self._curves()),
-        ]
+        found = [*self._worthwhile_linear(best), *(self.estimate(sort) for sort in self._curves())]
         found.sort(key=lambda item: item.average_read_share)
         left_out = ""
         try:
@@ -216,6 +213,17 @@ class Trial:
             error=MEASURED_ERRORS[sort.kind],
         )
 
+    def _worthwhile_linear(self, best: Sequence[tuple[str, ...]]) -> list[LayoutEstimate]:
+        """Return linear keys. One of two columns is left out if its first column alone does about as well."""
+        keys = sorted(self._linear_keys(best), key=len)
+        found: dict[tuple[str, ...], LayoutEstimate] = {}
+        for terms in keys:
+            item = self.estimate(self._linear(terms), ", ".join(terms))
+            alone = found.get(terms[:1])
+            if alone is None or item.average_read_share <= WORTH_A_TERM * alone.average_read_share:
+                found[terms] = item
+        return list(found.values())
+
     def _linear_keys(self, best: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
         """Return the best linear keys of tested columns, and all single ones and pairs of the most tested ones."""
         names = {self._text(leaf): leaf for leaf in self._plain}
@@ -237,7 +245,8 @@ class Trial:
         for count in range(LEAST_COLUMNS, len(most) + 1):
             for leaves in itertools.combinations(most, count):
                 ranges = ranges_of_columns(
-                    (self.rows.table.column(leaf.name).combine_chunks(), self._sample.weights) for leaf in leaves
+                    (self.rows.table.column(leaf.name).combine_chunks(), self._sample.weights)
+                    for leaf in leaves
                 )
                 for kind in (HILBERT, ZORDER):
                     terms = tuple(Term(column_id=leaf.id) for leaf in leaves)

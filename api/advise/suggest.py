@@ -35,7 +35,7 @@ _PAIRED = 3
 _PAIRED_OF_CONDITIONS = 5
 """How many of the best columns are tried in pairs. With conditions, only columns that these name are tried."""
 
-_WORTH_A_TERM = 0.95
+WORTH_A_TERM = 0.95
 """A pair is listed if its ranking figure is at most this share of what its first term alone has."""
 
 
@@ -194,7 +194,7 @@ def suggest(
     for first, second in itertools.permutations(look.paired(found), 2):
         pair = (*first[0], *second[0])
         candidate = look.candidate(pair)
-        if _rank(candidate)[0] <= _WORTH_A_TERM * _rank(first[1])[0]:
+        if _rank(candidate)[0] <= WORTH_A_TERM * _rank(first[1])[0]:
             found.append((pair, candidate))
     found.sort(key=lambda item: _rank(item[1]))
     return Suggestion(
