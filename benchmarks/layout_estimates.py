@@ -47,7 +47,7 @@ from tblctl.tableformat.predicate.match import match
 SCALE, TINY_SCALE = "0.1", "0.001"
 BLOCKS, TINY_BLOCKS = 128, 16
 DRAWS, TINY_DRAWS = 4, 1  # of each query
-RANGES, TINY_RANGES = 24, 4
+RANGES, TINY_RANGES = 24, 2
 MOST_MEDIAN = 0.15
 NEARLY_ALL = 0.9  # of the blocks: conditions that read more tell little, and are also left out
 LIMITS = {

@@ -22,7 +22,7 @@ from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.schema.schema import Schema
 
-ROWS, BLOCK_ROWS = 12_000, 200
+ROWS, BLOCK_ROWS = 6000, 150
 CONDITIONS = [
     "a BETWEEN 100 AND 130",
     "b BETWEEN 500 AND 510 AND a < 300",
@@ -66,14 +66,14 @@ def test_estimates_from_a_sample_are_what_the_table_reads_once_it_is_reclustered
     memory_url: str, tmp_path: Path, kind: str
 ) -> None:
     table = table_of(memory_url, events())
-    found = ranked(table, CONDITIONS, SampleLimits(places=64, rows=ROWS // 8))
+    found = ranked(table, CONDITIONS, SampleLimits(places=64, rows=ROWS // 3))
     best = next(item for item in found.candidates if item.kind == kind)
     (tmp_path / "cuts.sql").write_text("\n".join(CONDITIONS))
     table.set_cluster_key(best.key.replace("FILE", str(tmp_path / "cuts.sql")))
     assert table.recluster(policy="full").commits == 1
     plans = [table.scan(where=text).explain() for text in CONDITIONS]
     real = [plan.blocks_read / plan.blocks_total for plan in plans]
-    assert best.average_read_share == pytest.approx(np.mean(real), rel=0.1)
+    assert best.average_read_share == pytest.approx(np.mean(real), rel=0.2)
 
 
 def test_bounds_of_a_sample_are_widened_to_those_of_whole_blocks() -> None:
@@ -164,18 +164,21 @@ def test_no_more_is_read_than_the_limits_say(memory_url: str) -> None:
 
 
 def test_a_sample_stands_for_all_rows_whatever_the_sizes_of_blocks(memory_url: str) -> None:
-    table = tblctl.create(memory_url, "a: int64", options={"block_rows": 1000, "row_group_rows": 100})
-    table.append(pa.table({"a": [0] * 1000}))
+    table = tblctl.create(memory_url, "a: int64", options={"block_rows": 100})
+    table.append(pa.table({"a": [0] * 100}))
     for start in range(1, 11):
-        table.append(pa.table({"a": [start] * 100}))
+        table.append(pa.table({"a": [start] * 10}))
     version = table._port.newest()
     sample = read_sample(
-        table._port.block_io(version), version, version.schema.leaves, SampleLimits(places=20, rows=400)
+        table._port.block_io(version), version, version.schema.leaves, SampleLimits(places=10, rows=200)
     )
     values = sample.rows.table["a"].to_numpy()
-    assert sample.weights.sum() == pytest.approx(2000)
-    assert sample.weights[values == 0].sum() == pytest.approx(1000)
-    assert (sample.block_rows, sample.block_count) == (1000, 2)
+    assert np.count_nonzero(values == 0) == 2 * np.count_nonzero(values), (
+        "the small blocks have fewer to give"
+    )
+    assert sample.weights.sum() == pytest.approx(200)
+    assert sample.weights[values == 0].sum() == pytest.approx(100)
+    assert (sample.block_rows, sample.block_count) == (100, 2)
 
 
 def test_conditions_of_the_log_make_a_tree_of_the_workload(memory_url: str) -> None:
@@ -229,7 +232,7 @@ def test_a_ranking_becomes_json_values(memory_url: str) -> None:
     found = (
         table_of(memory_url, events(2000)).suggest(["a < 90", "b > 910"], layouts=True).to_dict()["layouts"]
     )
-    assert (found["block_count"], found["row_count"], found["left_out"]) == (10, 2000, "")
+    assert (found["block_count"], found["row_count"], found["left_out"]) == (14, 2000, "")
     first = found["candidates"][0]
     assert set(first) == {"key", "kind", "read_share", "error", "average_read_share"}
     assert len(first["read_share"]) == 2
