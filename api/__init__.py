@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tblctl import errors, spark
     from tblctl.advise.estimate import Estimate
     from tblctl.advise.gain import Gain
+    from tblctl.advise.layouts import LayoutEstimate, Layouts
     from tblctl.advise.suggest import Candidate, Suggestion
     from tblctl.delta import DeltaTable
     from tblctl.folder import ParquetFolder
@@ -103,6 +104,8 @@ _HOMES = {  # module, or module:name if the name differs there
     "Candidate": "tblctl.advise.suggest",
     "Estimate": "tblctl.advise.estimate",
     "Gain": "tblctl.advise.gain",
+    "LayoutEstimate": "tblctl.advise.layouts",
+    "Layouts": "tblctl.advise.layouts",
     "Suggestion": "tblctl.advise.suggest",
     "SurveyedTable": "tblctl.warehouse",
     "find_tables": "tblctl.warehouse",
@@ -184,6 +187,8 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "RealisedSaving",
     "Suggestion",
     "Candidate",
+    "Layouts",
+    "LayoutEstimate",
     "Estimate",
     "Gain",
     "Plan",

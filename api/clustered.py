@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -207,7 +206,7 @@ class ClusteredTable(Recorded):
         entries = list(self._port.history(limit, start=newest))
         return depth_history(entries, partial(self._port.version, newest=newest))
 
-    def suggest(self, predicates: str | Sequence[str] | None = None) -> Suggestion:
+    def suggest(self, predicates: str | Sequence[str] | None = None, *, layouts: bool = False) -> Suggestion:
         """Return columns that the table could be clustered by, best first, from its statistics alone.
 
         Args:
@@ -215,24 +214,18 @@ class ClusteredTable(Recorded):
                 texts with one condition each. Columns rank by the blocks that these would read. None: conditions that
                 are drawn from the log of the table's queries, newer ones more often; without a log, columns rank by
                 depth.
+            layouts: rank linear keys, curves and trees, too, by what the conditions would read. Columns that they
+                test are read, of at most 256 row groups.
 
         Raises:
             InvalidPredicateError: names line and column in the text.
+            InvalidOptionError: with `layouts`: no condition tests a column that can be a key, there are no rows, or
+                these are plain files or a Delta table, whose rows are not read here.
             ConflictError: as for `info`.
         """
-        from tblctl.advise.suggest import read_predicates, suggest
-        from tblctl.workload.log import typical_conditions
+        from tblctl.advise.asked import suggestion
 
-        def read(version: Version) -> Suggestion:
-            count = 0
-            if predicates is None:
-                conditions, count = typical_conditions(self._port, version)
-            else:
-                conditions = read_predicates(predicates, version.schema)
-            key = self._port.entry(version, newest=version).cluster_by or ()
-            return replace(suggest(version, conditions, key), queries=count)
-
-        return self._read(read)
+        return self._read(lambda version: suggestion(self._port, version, predicates, layouts=layouts))
 
     def estimate(
         self,

@@ -17,6 +17,7 @@ SUBJECTS = (
     "index",
     "curves",
     "qdtree",
+    "layout_estimates",
     "planning",
     "policies",
     "worth",

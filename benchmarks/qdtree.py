@@ -14,31 +14,26 @@ from __future__ import annotations
 import random
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.common import DATA, Report, lineitem, main, script
-from tblctl.tableformat.keys.order import key_table, sort_indices
-from tblctl.tableformat.keys.ranked import RankedColumn
-from tblctl.tableformat.keys.tree_leaves import leaves_for
+from tblctl.advise.arranged import Arranged, Rows
 from tblctl.tableformat.keys.tree_making import TREE_ROWS, TreeMaker
 from tblctl.tableformat.model.cluster_key import Sort, parse_key
-from tblctl.tableformat.model.schema.schema import Leaf, Schema
-from tblctl.tableformat.model.statistics import NONE, ColumnStatistics
+from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.statistics import NONE
 from tblctl.tableformat.model.tree import TREE, TreeSource, tree_of
 from tblctl.tableformat.native.read.key_sample import ranges_of_rows
 from tblctl.tableformat.predicate.match import match
 from tblctl.tableformat.predicate.nodes import Node, node_of
-from tblctl.tableformat.predicate.outcomes import Sets
 from tblctl.tableformat.predicate.sql.conditions import parse_where
 
 SCALE = "0.1"
@@ -63,7 +58,6 @@ CURVES = (
 )
 WITHIN = "l_shipdate"
 MOST_OF_LINEAR, MOST_OF_HILBERT = 0.6, 0.8
-Integers = npt.NDArray[np.int64]
 SEGMENTS = ("AUTOMOBILE", "BUILDING", "FURNITURE", "HOUSEHOLD", "MACHINERY")
 MODES = ("REG AIR", "AIR", "RAIL", "SHIP", "TRUCK", "MAIL", "FOB")
 
@@ -125,9 +119,12 @@ def resolved(text: str, rows: Rows) -> Node:
     return node_of(parse_where(text, rows.schema), rows.schema)
 
 
-def tree_sort(rows: Rows, conditions: Sequence[str], blocks: int) -> Sort:
+def tree_sort(rows: Rows, conditions: Sequence[str], blocks: int, by: str = "") -> Sort:
     maker = TreeMaker(
-        TreeSource(file="learned"), (), [resolved(text, rows) for text in conditions], rows.schema
+        TreeSource(file="learned", by=by),
+        parse_key(by, rows.schema).terms if by else (),
+        [resolved(text, rows) for text in conditions],
+        rows.schema,
     )
     step = -(-len(rows.table) // (8 * TREE_ROWS))
     sample = rows.table.take(pa.array(np.arange(step // 2, len(rows.table), step)))
@@ -219,73 +216,6 @@ def others(scale: str) -> dict[str, Path]:
             for name in names:
                 (Path(made) / f"{name}.parquet").rename(folder / f"{name}.parquet")
     return {name: folder / f"{name}.parquet" for name in names}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rows:
-    """Rows whose columns are ranked once, to be arranged by many keys.
-
-    Attributes:
-        schema: all columns of the rows, top-level ones of flat types.
-        table: the rows, in statistic types.
-    """
-
-    schema: Schema
-    table: pa.Table
-    _ranked: dict[int, RankedColumn] = field(default_factory=dict)
-
-    def column(self, leaf: Leaf) -> RankedColumn:
-        """Return a column with its values ranked."""
-        if leaf.id not in self._ranked:
-            self._ranked[leaf.id] = RankedColumn.of(self.table.column(leaf.name).combine_chunks())
-        return self._ranked[leaf.id]
-
-
-class Arranged:
-    """Statistics of the blocks of rows in the order of a sort. O(n log n), then O(n) for each column."""
-
-    def __init__(self, rows: Rows, sort: Sort, block_count: int) -> None:
-        keys = key_table(rows.table, sort, rows.schema)
-        self._rows, self._sort = rows, sort
-        self._order = np.asarray(sort_indices(keys, sort))
-        count = len(self._order)
-        ends = np.unique(np.rint(np.linspace(0, count, min(block_count, count) + 1)).astype(np.int64))
-        leaves = keys.column(0).to_numpy().astype(np.int64)[self._order] if sort.kind == TREE else None
-        self._leaf_of_row = leaves
-        self._cut(ends)
-
-    def _cut(self, ends: Integers) -> None:
-        """Cut the rows into blocks that end at some of them; the first end is 0."""
-        self._starts = ends[:-1]
-        self.row_count = np.diff(ends)
-        leaves = self._leaf_of_row
-        self._leaves = None if leaves is None else (leaves[self._starts], leaves[ends[1:] - 1])
-
-    def column(self, leaf: Leaf) -> ColumnStatistics:
-        """Return the bounds and counts of one column."""
-        column = self._rows.column(leaf)
-        ranks = column.ranks[self._order]
-        high = np.maximum.reduceat(ranks, self._starts)
-        least = np.where(ranks < 0, np.iinfo(np.int32).max, ranks)
-        low = np.minimum.reduceat(least, self._starts)
-        nulls = self._sums(column.is_null)
-        return ColumnStatistics(
-            min=column.values.take(pa.array(low, mask=high < 0)),
-            max=column.values.take(pa.array(high, mask=high < 0)),
-            null_count=nulls,
-            nan_count=self._sums(column.ranks < 0) - nulls if column.counts_nan else None,
-        )
-
-    def described(self, condition: Node) -> Callable[[Node], Sets] | None:
-        """Return what the leaves of the blocks tell of a condition."""
-        known = leaves_for([self._sort], condition, self._rows.schema) if self._leaves else []
-        if not known or self._leaves is None:
-            return None
-        first, last = self._leaves
-        return lambda part: known[0].outcomes(part, first, last)
-
-    def _sums(self, flags: npt.NDArray[np.bool_]) -> Integers:
-        return np.add.reduceat(flags[self._order].astype(np.int64), self._starts)
 
 
 class Aligned(Arranged):

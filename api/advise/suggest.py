@@ -28,12 +28,14 @@ from tblctl.tableformat.predicate.sql.condition_file import PredicateText, split
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
+    from tblctl.advise.layouts import Layouts
+
 _ANY_ID = 1
 _PAIRED = 3
 _PAIRED_OF_CONDITIONS = 5
 """How many of the best columns are tried in pairs. With conditions, only columns that these name are tried."""
 
-_WORTH_A_TERM = 0.95
+WORTH_A_TERM = 0.95
 """A pair is listed if its ranking figure is at most this share of what its first term alone has."""
 
 
@@ -112,6 +114,7 @@ class Suggestion:
         rejected: (column, reason) of columns that cannot be keys.
         estimate_step: how many blocks of the table one block of an estimate stands for; 1 up to a thousand blocks.
         queries: of the table's log, which the conditions were drawn from; 0 for conditions that the caller gave.
+        layouts: linear keys, curves and trees, tried on a sample of the rows; None unless they were asked for.
     """
 
     snapshot: int | str
@@ -122,6 +125,7 @@ class Suggestion:
     rejected: tuple[tuple[str, str], ...]
     estimate_step: float
     queries: int = 0
+    layouts: Layouts | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the suggestion as JSON values."""
@@ -134,6 +138,7 @@ class Suggestion:
             "rejected": [{"column": column, "reason": reason} for column, reason in self.rejected],
             "estimate_step": self.estimate_step,
             "queries": self.queries,
+            "layouts": None if self.layouts is None else self.layouts.to_dict(),
         }
 
 
@@ -189,7 +194,7 @@ def suggest(
     for first, second in itertools.permutations(look.paired(found), 2):
         pair = (*first[0], *second[0])
         candidate = look.candidate(pair)
-        if _rank(candidate)[0] <= _WORTH_A_TERM * _rank(first[1])[0]:
+        if _rank(candidate)[0] <= WORTH_A_TERM * _rank(first[1])[0]:
             found.append((pair, candidate))
     found.sort(key=lambda item: _rank(item[1]))
     return Suggestion(

@@ -16,6 +16,7 @@ from tblctl.cli.command import command
 from tblctl.cli.show import page, render
 from tblctl.cli.show.flags import located
 from tblctl.cli.show.folder import gain_to_json, load_files, put_gain
+from tblctl.cli.show.layouts import put_layouts, with_file
 from tblctl.cli.show.progress import progress
 
 EXPLAINED = 3
@@ -29,6 +30,7 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     example="""
     tblctl suggest /data/lineitem
     tblctl suggest /data/lineitem --predicates typical.sql
+    tblctl suggest /data/lineitem --predicates typical.sql --layouts
     tblctl suggest events/""",
     json_shape="""
     object: snapshot, cluster_by [term], total_block_count, predicates [{text, blocks_read}],
@@ -38,6 +40,9 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     average_blocks_read (null without predicates), why, caveats}],
     best first; rejected [{column, reason}], estimate_step (blocks that one block of an estimate stands for);
     queries (of the log that the predicates were drawn from; 0 for given ones);
+    layouts (null without --layouts): {candidates [{key, kind, read_share [of the blocks, for each predicate],
+    average_read_share, error (of the average, as a share of it)}], read_share_now, block_count (if all were written
+    anew), part_count (that were counted), row_count, row_group_count (of the sample), left_out (why there is no tree)};
     of plain Parquet files also gain and next, of the best candidate, as for `tblctl info`""",
 )
 @params.LOCATION
@@ -46,12 +51,18 @@ BESIDE_PREDICATES = 22  # columns that the table of conditions needs beside them
     metavar="FILE",
     help="File of typical conditions of queries, one a line or each ended by ';'; '-' is standard input.",
 )
+@click.option(
+    "--layouts",
+    is_flag=True,
+    help="Rank linear keys, z-order, Hilbert curves and trees by what conditions would read, from a sample of rows.",
+)
 @click.option("--rejected", is_flag=True, help="List the columns that cannot be keys, and why.")
 @params.opens_any_format
 def suggest(
     *,
     location: str,
     predicates: str | None,
+    layouts: bool,
     rejected: bool,
     opening: dict[str, Any],
     as_json: bool,
@@ -65,6 +76,10 @@ def suggest(
     their block, so it does not know how values are distributed within blocks. For conditions on other columns it is an
     upper bound, marked `<=`: they read less if these columns follow the key within blocks.
 
+    With --layouts a sample of the rows is read (the columns that conditions test, of at most 256 row groups), put in
+    the order of each candidate, and cut into blocks. The error is what nine of ten such estimates were within, when
+    rows were really sorted. Not for plain files.
+
     LOC may also be a folder of plain Parquet files, a glob in quotes, or a Delta table, as for `tblctl info`.
     """
     table = tblctl.open(location, **opening)
@@ -72,7 +87,7 @@ def suggest(
     load_files(table)
     try:
         with progress("measuring"):
-            found = table.suggest(text)
+            found = with_file(table.suggest(text, layouts=layouts), predicates)
     except tblctl.errors.InvalidPredicateError as error:
         message = f"{predicates}: {error}"
         raise tblctl.errors.InvalidPredicateError(message, **error.details) from error
@@ -80,6 +95,9 @@ def suggest(
     plain = table if isinstance(table, tblctl.ParquetFolder) else None
     if as_json:
         render.print_json({**found.to_dict(), **({} if plain is None else gain_to_json(plain, best))})
+        return
+    if layouts:
+        put_layouts(found, location, is_iceberg=isinstance(table, tblctl.IcebergTable))
         return
     put_suggestion(found)
     if plain is not None and best is not None:

@@ -24,14 +24,14 @@ MOST_BOUNDS = 1 << 16
 """Blocks that are not read, whose bounds count; of more, evenly many."""
 
 
-def sampled_offsets(rows: npt.NDArray[np.int64]) -> dict[int, list[int]]:
+def sampled_offsets(rows: npt.NDArray[np.int64], places: int | None = None) -> dict[int, list[int]]:
     """Return for some blocks, by number, the rows whose row groups are read: at even distances in the table.
 
-    `rows` are those of each block, one at least in all.
+    `rows` are those of each block, one at least in all. `places` are `SAMPLED_PLACES` without a number.
     """
     through = np.cumsum(rows)
     total = int(through[-1])
-    count = min(SAMPLED_PLACES, total)
+    count = min(SAMPLED_PLACES if places is None else places, total)
     marks = (2 * np.arange(count) + 1) * total // (2 * count)
     blocks = np.searchsorted(through, marks, side="right")
     found: dict[int, list[int]] = {}

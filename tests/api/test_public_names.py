@@ -23,7 +23,7 @@ NAMES = {
         Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
         ColumnUse
         DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome HotRange
-        IcebergTable ImportedLog ImportOutcome MeasuredVersion
+        IcebergTable ImportedLog ImportOutcome LayoutEstimate Layouts MeasuredVersion
         OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress Query RangeShare RealisedSaving
         Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable
         Table TableOptions WatchedRound Workload WorkloadReport WriteOutcome
@@ -108,7 +108,7 @@ NAMES = {
     "MeasuredVersion": "info snapshot",
     "SurveyedTable": "blocks bytes error info location rows",
     "Suggestion": """
-        candidates cluster_by estimate_step predicates queries rejected snapshot total_block_count
+        candidates cluster_by estimate_step layouts predicates queries rejected snapshot total_block_count
     """,
     "WorkloadReport": """
         blocks_needed blocks_read blocks_total columns damaged_lines drift dropped files first_time last_time
@@ -124,6 +124,10 @@ NAMES = {
         average_blocks_read average_depth average_overlaps blocks_read caveats distinct_bounds inexact_block_count
         named_by null_share range_share terms unknown_block_count why
     """,
+    "Layouts": """
+        block_count candidates left_out part_count read_share_now row_count row_group_count
+    """,
+    "LayoutEstimate": "average_read_share error key kind read_share",
     "Plan": """
         advice bill groups is_limited note options policy predicted rejected snapshot sorts table_id
     """,
@@ -194,7 +198,8 @@ NAMES = {
         --branch --catalog-option --debug --json --storage-option --where --worst LOC TERMS --metadata-cache --refine
     """,
     "$ tblctl suggest": """
-        --branch --catalog-option --debug --json --predicates --rejected --storage-option LOC --metadata-cache --refine
+        --branch --catalog-option --debug --json --layouts --predicates --rejected --storage-option LOC
+        --metadata-cache --refine
     """,
     "$ tblctl workload": """
         --branch --catalog-option --debug --dialect --json --kind --limit --metadata-cache --refine --since
@@ -290,7 +295,7 @@ SIGNATURES = {
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "load(*, progress=None)",
         "picture(path=None, *, columns=None, where=None, compare=None)",
-        "suggest(predicates=None)",
+        "suggest(predicates=None, *, layouts=False)",
     ],
     "DeltaTable": [
         "close(*, wait=True)",
@@ -301,7 +306,7 @@ SIGNATURES = {
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "load(*, progress=None)",
         "picture(path=None, *, columns=None, where=None, compare=None)",
-        "suggest(predicates=None)",
+        "suggest(predicates=None, *, layouts=False)",
     ],
     "Gain": ["to_dict()"],
     "IcebergTable": [
@@ -334,7 +339,7 @@ SIGNATURES = {
             "plans_at=None)"
         ),
         ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None, workload=None)"),
-        "suggest(predicates=None)",
+        "suggest(predicates=None, *, layouts=False)",
     ],
     "Table": [
         "add_column(path, type)",
@@ -379,7 +384,7 @@ SIGNATURES = {
         ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None, workload=None)"),
         "set_cluster_key(terms)",
         "set_options(values)",
-        "suggest(predicates=None)",
+        "suggest(predicates=None, *, layouts=False)",
         "tag(name, at=None)",
         "tags()",
         "to_dataset()",
@@ -451,6 +456,12 @@ SIGNATURES = {
         "to_dict()",
     ],
     "Candidate": [
+        "to_dict()",
+    ],
+    "Layouts": [
+        "to_dict()",
+    ],
+    "LayoutEstimate": [
         "to_dict()",
     ],
     "Estimate": [

@@ -38,6 +38,7 @@ def write(location: str, rows: pa.Table) -> int | None:
     assert_type(table.compare("loaded", 9, where="a > 1"), tuple[tblctl.MeasuredVersion, ...])
     assert_type(table.depth_history(limit=5), tuple[tblctl.DepthPoint, ...])
     assert_type(table.suggest(["a > 5"]), tblctl.Suggestion)
+    assert_type(table.suggest(["a > 5"], layouts=True).layouts, tblctl.Layouts | None)
     assert_type(tblctl.survey(tblctl.find_tables("/data")), tuple[tblctl.SurveyedTable, ...])
     table.picture("both.html", columns="b", where="a > 5", compare=(3, "loaded"))
     table.set_cluster_key(["a"])
