@@ -20,7 +20,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     pipe, is written to itself.
     """
     given = Path(path)
-    if given.absolute().parts[1:2] in {("dev",), ("proc",)} or (given.exists() and not given.is_file()):
+    _, *first = given.absolute().parts
+    is_device = first[:1] in (["dev"], ["proc"]) and first[:2] != ["dev", "shm"]  # a file system in memory
+    if is_device or (given.exists() and not given.is_file()):
         yield given
         return
     target = Path(os.path.realpath(given))  # a link stays a link

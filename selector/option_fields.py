@@ -45,7 +45,18 @@ RESERVED_NAMES = frozenset(
         *("locations", "watch", "every", "all", "below", "namespace", "daily_bytes", "output"),
         *("branch", "catalog_option", "catalog_options", "cluster_by", "metadata_cache", "refine"),
         *("h", "verbose", "v", "quiet", "q", "log_level", "color", "profile", "metrics_file"),
-        *("list_policies", "pending", "plans_at", "schedule", "keep", "expires", "list", "show", "cancel"),
+        *(
+            "workload",
+            "list_policies",
+            "pending",
+            "plans_at",
+            "schedule",
+            "keep",
+            "expires",
+            "list",
+            "show",
+            "cancel",
+        ),
     )
 )
 """What `Table.plan`, `Table.recluster` and the commands call something else; a test holds them together."""

@@ -12,7 +12,18 @@ CODE = Code(
         "tblctl.selector",
         "tblctl.spark",
         "tblctl.tableformat",
+        "tblctl.workload",
     ),
-    modules=("__init__.py", "as_of.py", "installed.py", "policies.py", "results.py", "storage_text.py"),
+    modules=(
+        "__init__.py",
+        "as_of.py",
+        "conditions.py",
+        "installed.py",
+        "policies.py",
+        "recorded.py",
+        "results.py",
+        "sizes.py",
+        "storage_text.py",
+    ),
 )
 """Modules that tasks on workers and the processes beside Spark's driver import."""

@@ -44,6 +44,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "info": ("LOC",),
     "depth": ("LOC", "id"),
     "suggest": ("LOC",),
+    "workload": ("LOC",),
     "estimate": ("LOC",),
     "plan": ("LOC", "--policy", "full"),
     "plan --output": ("LOC", "--policy", "full", "--output", "OUT"),
