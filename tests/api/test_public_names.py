@@ -545,7 +545,7 @@ def flags(command: click.Command) -> Iterable[str]:
     """Yield the flags of a command but those that all have, and its arguments in capitals."""
     for item in command.get_params(click.Context(command)):
         if isinstance(item, click.Option):
-            yield from {*item.opts, *item.secondary_opts} - {"--help", *SHARED_FLAGS}
+            yield from {*item.opts, *item.secondary_opts} - {"-h", "--help", *SHARED_FLAGS}
         else:
             yield item.human_readable_name
 
