@@ -36,6 +36,7 @@ from tblctl.merger.round.planned_blocks import require_given
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.metrics.partitions import TABLE
 from tblctl.results import Outcome
+from tblctl.selector.box_test import Unfinished
 from tblctl.selector.plan import Plan
 from tblctl.selector.policy import State, Workload
 from tblctl.selector.pricing.price import Price, total_price
@@ -396,6 +397,8 @@ def _most_blocks(job: ReclusterJob, state: LoopState, outcome: RoundOutcome) -> 
 
 
 def _without_groups(job: ReclusterJob, state: LoopState, plan: Plan) -> Step:
+    if isinstance(state.policy, Unfinished):  # the next plan looks at the rest
+        return Retry(state=replace(state, fruitless=0), after_seconds=0.0)
     state = replace(state, nothing=plan, fruitless=0)
     return _idle(job, state, state.version or "") if job.endless else Done(state=state)
 
