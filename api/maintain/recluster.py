@@ -79,7 +79,7 @@ class ReclusterJob:
         workload: returns what was asked of the table lately, for the policy; None: a policy that wants it gets the
             table's log of queries.
         rates: what reading and rewriting take (`experience.rates_of`); None for what the newest version's own metadata
-            tells of the last reclusters.
+            tells of the last reclusters, or, for a policy that chooses by the queries, what the history tells.
         expected_engine: the name of the engine that will merge; None for the one that merged last.
         policy_state: what the policy remembers of an earlier job: the `LoopState.policy` that this one ended with.
     """
@@ -350,6 +350,8 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         assert job.plan is not None
         return job.plan, state.policy
     request = _within_budget(job, state, paced(job.request, state.most_groups, state.most_blocks))
+    # What such a policy chooses depends on the rates: a plan of it and a run have to know the same ones.
+    find = rates_of if wants_workload(request.policy) else rates_at_hand
     found = planned(
         version,
         view,
@@ -357,7 +359,7 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         state.failed,
         workload=job.workload(version) if job.workload else workload_for(request.policy, job.port, version),
         state=state.policy,
-        rates=job.rates or rates_at_hand(job.port, version, job.expected_engine),
+        rates=job.rates or find(job.port, version, job.expected_engine),
         env=job.port.env,
         with_advice=not job.endless,
     )

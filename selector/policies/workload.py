@@ -13,7 +13,7 @@ Rounds come to an end as for all policies: a group lifts the level of its rows (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from tblctl.selector.pricing.rates import DEFAULT_RATES
 from tblctl.selector.pricing.rates import Rates as MergeRates
 from tblctl.selector.rejections import left_out, rejection
 from tblctl.selector.table_view import TableView, joined
-from tblctl.selector.workload.asked import Asked, Floats, Key, recency
+from tblctl.selector.workload.asked import Asked, Floats, Key, recency, stand_ins
 from tblctl.selector.workload.choose import DEFAULT_ALPHA, Regroup, regroups
 from tblctl.selector.workload.numbers import Numbers
 from tblctl.selector.workload.replay import Blocks
@@ -52,6 +52,9 @@ _EXPLAINED_GROUPS, _EXPLAINED_QUERIES = 100, 3
 """Groups of which the queries that gain most are told, and how many of these: to find them takes time."""
 
 _MOST_TEXT = 80
+
+_MOST_CHARACTERS = 250_000
+"""Of conditions that are read in one plan: some 3 s."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +162,8 @@ class _Compiled:
         for query, weight in zip(queries, recent, strict=True):
             seen = costs.get(query.where, 0.0)
             costs[query.where] = seen + float(weight) * self._share(query.columns)
-        found = {where: boxes for where in costs if (boxes := self._boxes(where))}
+        few = _fewer(costs)
+        found = {where: boxes for where in few if (boxes := self._boxes(where))}
         self.texts = list(found)
         low = np.full((sum(map(len, found.values())), len(self.names)), -np.inf)
         high = -low
@@ -167,7 +171,10 @@ class _Compiled:
             for name, limits in box.items():
                 low[row, self.names.index(name)], high[row, self.names.index(name)] = limits
         query = np.repeat(np.arange(len(found)), [len(boxes) for boxes in found.values()])
-        return Asked(low=low, high=high, query=query, cost=np.array([costs[where] for where in found]))
+        cost = np.array([few[where] for where in found])
+        asked, kept = Asked(low=low, high=high, query=query, cost=cost).sampled(len(self.view))
+        self.texts = [self.texts[number] for number in kept.tolist()]
+        return asked
 
     def _boxes(self, where: str) -> Sequence[Any]:
         """Return the boxes of a condition; none if it limits nothing, or does not fit the table."""
@@ -215,6 +222,14 @@ class _Compiled:
             read_seconds=decode,
             rewrite_seconds=decode + write,
         )
+
+
+def _fewer(costs: Mapping[str, float]) -> Mapping[str, float]:
+    """Return conditions that stand for all, and their costs, where these take long to read."""
+    wheres = list(costs)
+    size = np.array([len(where) + 1 for where in wheres], np.int64)
+    chosen, cost = stand_ins(np.array(list(costs.values())), size, _MOST_CHARACTERS)
+    return {wheres[number]: float(share) for number, share in zip(chosen, cost, strict=True)}
 
 
 class _Sorts:
