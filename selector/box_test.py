@@ -117,11 +117,13 @@ def worth_reading(view: TableView, decide: Callable[[TableView], Decision], stat
         state: from the plan before.
     """
     tests = _Tests(view, state.refused if isinstance(state, Unfinished) else frozenset())
-    for _ in range(MOST_ROUNDS):
+    rounds = 0
+    while True:
+        rounds += 1
         before = tests.refused
         decision = decide(replace(view, settled=tests.settled(), spares=tests.spares))
         kept = tuple(draft for draft in decision.drafts if not tests.refuses(draft))
-        if kept or tests.are_spent or tests.refused == before:
+        if kept or tests.are_spent or tests.refused == before or rounds >= MOST_ROUNDS:
             break
     if not (kept or tests.unseen) and tests.refused > before:  # maybe the policy would choose others now
         tests.leave(np.flatnonzero(view.selectable & ~_marked(view, tests.settled())))

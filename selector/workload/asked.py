@@ -140,4 +140,4 @@ def stand_ins(cost: Floats, size: Ints, most: int) -> tuple[Ints, Floats]:
     count = max(int(most * total / float(cost @ size)), 1)
     places = np.searchsorted(np.cumsum(cost), (np.arange(count) + 0.5) * (total / count))
     chosen, parts = np.unique(np.minimum(places, cost.size - 1), return_counts=True)
-    return chosen, parts * (total / count)
+    return chosen.astype(np.int64), (parts * (total / count)).astype(float)
