@@ -13,20 +13,26 @@ reads all of them.
 
 The policies that bring down depth ask this (`Policy.lowers_depth`). It takes groups away and adds none, so rounds end
 as before (`draft.py`). Other keys than curves have no boxes, and cost nothing here.
+
+A policy may ask before it adds a group (`TableView.spares`), and go on to the next range; one that does not is asked
+again where none of its groups is worth it. The work of one plan is bounded. Where it was spent before any group was
+found, the plan says so, and its state remembers what was refused (`Unfinished`): the next plan goes on behind that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tblctl.metrics.boxes import SELECTIVITY, best_share, range_shares
-from tblctl.metrics.intervals import Mask
+from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.draft import Draft, most_rows
 from tblctl.selector.plan import Rejection
-from tblctl.selector.policy import Decision
+from tblctl.selector.policy import Decision, State
 from tblctl.selector.rejections import rejection
 from tblctl.selector.table_view import TableView, joined
 
@@ -38,7 +44,28 @@ _FEWER = 0.75
 """A group that becomes less than this share of as many blocks is worth it for that."""
 
 MOST_ROUNDS = 16
-"""How often a policy is asked for other groups, if none of those that it chose is worth it."""
+"""How often a policy is asked for other groups in one plan, if none of those that it chose is worth it."""
+
+MOST_WORK = 4_000_000
+"""Work of the tests of one plan: 4 s. A group counts its blocks, and `_WORK_OF_A_GROUP` for what it takes anyhow."""
+
+_WORK_OF_A_GROUP = 400
+
+NOT_LOOKED_AT = "not_looked_at"
+"""The rule of blocks that a plan left for the next one, since its work was spent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """The state after a plan that looked at a part of the table, and found nothing to merge there.
+
+    Attributes:
+        policy: what the policy remembers.
+        refused: paths of the blocks in groups that are not worth it.
+    """
+
+    policy: State
+    refused: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +87,12 @@ def reads_of(view: TableView, draft: Draft) -> Reads | None:
     None if that is not known: not all blocks are in the order of the curve, a bound is missing, or the group gets
     another sort. None, too, if there is another reason to merge: fewer blocks (`_FEWER`), or a block alone.
     """
-    chosen = draft.blocks
     is_other = draft.sort is not None and draft.sort.id != view.sort_id
-    if view.boxes_of is None or is_other or chosen.size == 1 or (view.sort_ids[chosen] != view.sort_id).any():
+    return None if is_other else _reads(view, draft.blocks)
+
+
+def _reads(view: TableView, chosen: Integers) -> Reads | None:
+    if view.boxes_of is None or chosen.size == 1 or (view.sort_ids[chosen] != view.sort_id).any():
         return None
     rows, decoded = view.row_count[chosen].sum(keepdims=True), view.decoded_bytes[chosen].sum(keepdims=True)
     outputs = -(-int(rows[0]) // int(most_rows(rows, decoded, view.table_options)[0]))
@@ -76,40 +106,113 @@ def reads_of(view: TableView, draft: Draft) -> Reads | None:
     )
 
 
-def worth_reading(view: TableView, decide: Callable[[TableView], Decision]) -> Decision:
+def worth_reading(view: TableView, decide: Callable[[TableView], Decision], state: State = None) -> Decision:
     """Return what is decided, without groups that are not worth it. If none is left, others are asked for.
+
+    The state of the decision is `Unfinished` where the work was spent before a group was found.
 
     Args:
         view: the table.
         decide: returns the decision for a view, checked.
+        state: from the plan before.
     """
-    left: list[tuple[Draft, Reads]] = []
-    decision = decide(view)
-    for rounds in range(1, MOST_ROUNDS + 1):
-        reads = [(draft, reads_of(view, draft)) for draft in decision.drafts]
-        good = [(draft, found) for draft, found in reads if found is not None and found.are_good]
-        if not good:
+    tests = _Tests(view, state.refused if isinstance(state, Unfinished) else frozenset())
+    rounds = 0
+    while True:
+        rounds += 1
+        before = tests.refused
+        decision = decide(replace(view, settled=tests.settled(), spares=tests.spares))
+        kept = tuple(draft for draft in decision.drafts if not tests.refuses(draft))
+        if kept or tests.are_spent or tests.refused == before or rounds >= MOST_ROUNDS:
             break
-        left += good
-        kept = tuple(draft for draft, found in reads if found is None or not found.are_good)
-        if kept or rounds == MOST_ROUNDS:
-            decision = replace(decision, drafts=kept)
-            break
-        decision = decide(replace(view, settled=_blocks_of(view, left)))
-    return replace(decision, rejections=(*decision.rejections, _rejection(view, left))) if left else decision
-
-
-def _blocks_of(view: TableView, left: Sequence[tuple[Draft, Reads]]) -> Mask:
-    found = np.zeros(len(view), np.bool_)
-    found[joined(draft.blocks for draft, _ in left)] = True
-    return found
-
-
-def _rejection(view: TableView, left: Sequence[tuple[Draft, Reads]]) -> Rejection:
-    now, best = sum(reads.now for _, reads in left), sum(reads.best for _, reads in left)
-    why = (
-        "they overlap on the curve, but separate its columns about as well as blocks can: a "
-        f"{100 * SELECTIVITY:g} % range of one column reads {now:.1f} of them on average, at best {best:.1f}; "
-        f"merged above {LEAST_RATIO:g} times that"
+    if not (kept or tests.unseen) and tests.refused > before:  # maybe the policy would choose others now
+        tests.leave(np.flatnonzero(view.selectable & ~_marked(view, tests.settled())))
+    decision = replace(decision, drafts=kept, rejections=(*decision.rejections, *tests.rejections()))
+    if kept or not tests.unseen:
+        return decision
+    names = view.names(np.flatnonzero(_marked(view, tests.settled())))
+    return replace(
+        decision, alternatives=(), state=Unfinished(policy=decision.state, refused=frozenset(names))
     )
-    return rejection(view, "good_boxes", _blocks_of(view, left), why)
+
+
+def _marked(view: TableView, blocks: Mask | None) -> Mask:
+    return np.zeros(len(view), np.bool_) if blocks is None else blocks
+
+
+class _Tests:
+    """The tests of one plan: what was refused, and what nobody looked at since the work was spent."""
+
+    def __init__(self, view: TableView, refused: frozenset[str]) -> None:
+        self._view = view
+        self._before: Mask | None = None
+        if refused:
+            names = pa.array(sorted(refused), view.paths.type)
+            self._before = pc.is_in(view.paths, names).to_numpy(zero_copy_only=False)
+        self._left: list[tuple[Integers, Reads]] = []
+        self._kept: dict[int, Integers] = {}
+        self._work = 0
+        self.unseen: list[Integers] = []
+
+    @property
+    def are_spent(self) -> bool:
+        """Whether no more groups are tested."""
+        return self._work >= MOST_WORK
+
+    @property
+    def refused(self) -> int:
+        """How many groups were refused in this plan."""
+        return len(self._left)
+
+    def settled(self) -> Mask | None:
+        """Return the blocks that are refused; None for none."""
+        if self._before is None and not self._left:
+            return None
+        found = _marked(self._view, self._before).copy()
+        found[joined(blocks for blocks, _ in self._left)] = True
+        return found
+
+    def refuses(self, draft: Draft) -> bool:
+        """Return whether a group is not worth it; one that the policy asked about is not tested again."""
+        known = self._kept.get(int(draft.blocks[0]))
+        if known is not None and np.array_equal(known, draft.blocks):
+            return False
+        is_other = draft.sort is not None and draft.sort.id != self._view.sort_id
+        return not is_other and self.spares(draft.blocks)
+
+    def spares(self, blocks: Integers) -> bool:
+        """Return whether blocks are left alone; see `TableView.spares`."""
+        if self.are_spent:
+            self.unseen.append(blocks)
+            return True
+        self._work += blocks.size + _WORK_OF_A_GROUP
+        reads = _reads(self._view, blocks)
+        if reads is not None and reads.are_good:
+            self._left.append((blocks, reads))
+            return True
+        self._kept[int(blocks[0])] = blocks
+        return False
+
+    def leave(self, blocks: Integers) -> None:
+        """Take note of blocks that nobody looked at."""
+        if blocks.size:
+            self.unseen.append(blocks)
+
+    def rejections(self) -> list[Rejection]:
+        """Return why blocks are left alone."""
+        view, found = self._view, []
+        if self._before is not None and self._before.any():
+            why = "they overlap on the curve, but the plans before found that they separate its columns well"
+            found.append(rejection(view, "good_boxes", self._before, why))
+        if self._left:
+            now, best = (sum(getattr(reads, name) for _, reads in self._left) for name in ("now", "best"))
+            why = (
+                "they overlap on the curve, but separate its columns about as well as blocks can: a "
+                f"{100 * SELECTIVITY:g} % range of one column reads {now:.1f} of them on average, at best {best:.1f}; "
+                f"merged above {LEAST_RATIO:g} times that"
+            )
+            found.append(rejection(view, "good_boxes", joined(blocks for blocks, _ in self._left), why))
+        if self.unseen:
+            why = "not looked at yet: one plan tests so many groups, and those before were not worth it"
+            found.append(rejection(view, NOT_LOOKED_AT, np.unique(joined(self.unseen)), why))
+        return found

@@ -11,7 +11,7 @@ from typing import Any
 from tblctl.metrics.intervals import Integers
 from tblctl.metrics.partitions import TABLE
 from tblctl.selector.advice import advice_of, advised, needs_advice
-from tblctl.selector.box_test import worth_reading
+from tblctl.selector.box_test import NOT_LOOKED_AT, Unfinished, worth_reading
 from tblctl.selector.budget import TYPICAL, Budget
 from tblctl.selector.checks import checked
 from tblctl.selector.draft import Draft, sort_id_of
@@ -103,12 +103,13 @@ def _planned(
     asked: Mapping[str, Any],
     state: State,
 ) -> tuple[Planned, tuple[Alternative, ...]]:
+    remembered = state.policy if isinstance(state, Unfinished) else state
 
     def decide(seen: TableView) -> Decision:
-        return checked(seen, policy, policy.decide(seen, budget, options, state=state, **asked))
+        return checked(seen, policy, policy.decide(seen, budget, options, state=remembered, **asked))
 
     with_boxes = view.boxes_of is not None and lowers_depth(policy)
-    decision = worth_reading(view, decide) if with_boxes else decide(view)
+    decision = worth_reading(view, decide, state) if with_boxes else decide(view)
     rates: MergeRates = asked["rates"]
     found = fitting(view, decision.drafts, budget, rates)
     drafts = found.drafts
@@ -238,4 +239,5 @@ def _note(
     hint = (
         " (selection depth: blocks that share one key at their ends only do not overlap)" if measured else ""
     )
-    return f"nothing to do: {reasons}{hint}"
+    is_part = any(item.rule == NOT_LOOKED_AT for item in rejected)
+    return f"{'nothing to do so far' if is_part else 'nothing to do'}: {reasons}{hint}"

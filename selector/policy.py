@@ -88,7 +88,7 @@ class Policy(Protocol):
     (`TableView.sort_id` is then that of `AS_LISTED`); `sort_terms(options)`, which returns the terms of the sort that
     all its groups get (`TableView.asked_sort`), or None for the cluster key; and `lowers_depth`, true where it merges
     to bring down depth: then groups along a curve that would not let ranges read less are taken from its decision, and
-    it is asked again if none is left (`box_test.py`).
+    it is asked again if none is left (`box_test.py`). It may ask `TableView.spares` itself, and go on to others.
 
     Attributes:
         name: what plans and commands call it.

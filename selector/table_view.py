@@ -37,6 +37,8 @@ class TableView(RankedBlocks):
         asked_sort: the sort that the policy's options name (`policy.sort_terms`), live or new; None if they name none.
         boxes_of: returns the boxes of some blocks in the columns of a curve; None if a bound is not known. It is None
             where the current sort is no curve.
+        spares: returns whether a merge of some blocks by the current sort is not worth it: a policy that asks before it
+            adds a group can go on to others. None where every group is (`box_test.py`).
         deletions_of: returns which deletes apply to the blocks. It returns None, or is None, where no rows are just
             marked deleted.
         bounds_of: returns for a column, by its dotted name, closed bounds of its values in each block, null where they
@@ -106,6 +108,7 @@ class TableView(RankedBlocks):
     run: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     bounds_of: Callable[[str], tuple[pa.Array, pa.Array, Integers]] | None = None
     boxes_of: Callable[[Integers], Boxes | None] | None = None
+    spares: Callable[[Integers], bool] | None = None
     condition_boxes: Callable[[str, Callable[[Any, pa.Scalar], float | None]], Sequence[Any]] | None = None
     sort_by: Callable[[tuple[str, ...]], Sort] | None = None
     written_levels: Callable[[], Integers] | None = None

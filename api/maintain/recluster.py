@@ -42,6 +42,7 @@ from tblctl.merger.round.planned_blocks import require_given
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.metrics.partitions import TABLE
 from tblctl.results import Outcome
+from tblctl.selector.box_test import Unfinished
 from tblctl.selector.plan import Plan
 from tblctl.selector.policy import State, Workload
 from tblctl.selector.pricing.price import Price, total_price
@@ -84,7 +85,7 @@ class ReclusterJob:
         workload: returns what was asked of the table lately, for the policy; None: a policy that wants it gets the
             table's log of queries.
         rates: what reading and rewriting take (`experience.rates_of`); None for what the newest version's own metadata
-            tells of the last reclusters.
+            tells of the last reclusters, or, for a policy that chooses by the queries, what the history tells.
         expected_engine: the name of the engine that will merge; None for the one that merged last.
         policy_state: what the policy remembers of an earlier job: the `LoopState.policy` that this one ended with.
     """
@@ -355,6 +356,8 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         assert job.plan is not None
         return job.plan, state.policy
     request = _within_budget(job, state, paced(job.request, state.most_groups, state.most_blocks))
+    # What such a policy chooses depends on the rates: a plan of it and a run have to know the same ones.
+    find = rates_of if wants_workload(request.policy) else rates_at_hand
     found = planned(
         version,
         view,
@@ -364,7 +367,7 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         if job.workload and request.workload is None
         else workload_of_request(request, job.port, version),
         state=state.policy,
-        rates=job.rates or rates_at_hand(job.port, version, job.expected_engine),
+        rates=job.rates or find(job.port, version, job.expected_engine),
         env=job.port.env,
         with_advice=not job.endless,
     )
@@ -404,6 +407,8 @@ def _most_blocks(job: ReclusterJob, state: LoopState, outcome: RoundOutcome) -> 
 
 
 def _without_groups(job: ReclusterJob, state: LoopState, plan: Plan) -> Step:
+    if isinstance(state.policy, Unfinished):  # the next plan looks at the rest
+        return Retry(state=replace(state, fruitless=0), after_seconds=0.0)
     state = replace(state, nothing=plan, fruitless=0)
     return _idle(job, state, state.version or "") if job.endless else Done(state=state)
 

@@ -350,7 +350,7 @@ def _take_groups(
         parts, others, rule = _fitting(view, level, hot, inside[0][begin:end], found.room)
         if rule:
             left.setdefault(rule, []).append(others)
-        parts, more = parts[: found.room.groups], parts[found.room.groups :]
+        parts, more = _worth_it(view, parts, found.room.groups)
         if more:
             left.setdefault("max_groups", []).append(joined(more))
         found.room = found.room.after(view, parts)
@@ -359,6 +359,19 @@ def _take_groups(
             found.drafts.append(Draft(blocks=part, output_level=level.number + 1, why=why))
     found.rejected += [_over_limit(view, rule, level.number, joined(rest)) for rule, rest in left.items()]
     return len(found.drafts) > before
+
+
+def _worth_it(
+    view: TableView, parts: Sequence[Integers], most: int
+) -> tuple[list[Integers], Sequence[Integers]]:
+    """Return at most so many parts to merge, without those that the view spares, and those that are left."""
+    taken: list[Integers] = []
+    for place, part in enumerate(parts):
+        if len(taken) >= most:
+            return taken, parts[place:]
+        if view.spares is None or not view.spares(part):
+            taken.append(part)
+    return taken, ()
 
 
 def _fitting(

@@ -25,6 +25,9 @@ MOST_COLUMNS = 3
 _MOST_CELLS = 1 << 18
 """Numbers of an intermediate array: 2 MB, which a processor's cache holds."""
 
+_MOST_PAIRS, _LEAST_BOXES = 100_000_000, 256
+"""Pairs of a box and a block that a plan looks at: some 5 s for six keys. Of a larger table so many boxes at least."""
+
 Key: TypeAlias = tuple[int, ...]
 """The columns, by number, that rows are sorted by: one, or two for a Hilbert curve."""
 
@@ -93,6 +96,16 @@ class Asked:
         )
         return found
 
+    def sampled(self, blocks: int) -> tuple[Asked, Ints]:
+        """Return queries that stand for all, where these are too many for so many blocks, and their numbers."""
+        boxes = np.bincount(self.query, minlength=len(self))
+        chosen, cost = stand_ins(self.cost, boxes, max(_MOST_PAIRS // max(blocks, 1), _LEAST_BOXES))
+        if len(chosen) == len(self):
+            return self, chosen
+        kept = np.isin(self.query, chosen)
+        query = np.repeat(np.arange(chosen.size), boxes[chosen])
+        return Asked(low=self.low[kept], high=self.high[kept], query=query, cost=cost), chosen
+
     def candidate_keys(self) -> tuple[Key, ...]:
         """Return the keys worth a try: single columns, those asked for most first, and pairs of them."""
         asked = np.zeros((len(self), self.low.shape[1]))
@@ -108,3 +121,23 @@ def recency(ages: Sequence[float] | Floats, half_life: float = HALF_LIFE) -> Flo
     """Return what queries weigh that so many others followed."""
     found: Floats = 0.5 ** (np.asarray(ages, float) / half_life)
     return found
+
+
+def stand_ins(cost: Floats, size: Ints, most: int) -> tuple[Ints, Floats]:
+    """Return queries of about `most` together that stand for all, ascending, and what each costs then.
+
+    All are returned if they are not larger. Else one is taken of each of equal parts of the cost, so that a dear one is
+    sure to be. It counts as much as the parts that it was taken for.
+
+    Args:
+        cost: of each query.
+        size: of each query, above 0.
+        most: of their sizes, added up.
+    """
+    total = float(cost.sum())
+    if int(size.sum()) <= most or total <= 0:
+        return np.arange(cost.size), cost
+    count = max(int(most * total / float(cost @ size)), 1)
+    places = np.searchsorted(np.cumsum(cost), (np.arange(count) + 0.5) * (total / count))
+    chosen, parts = np.unique(np.minimum(places, cost.size - 1), return_counts=True)
+    return chosen.astype(np.int64), (parts * (total / count)).astype(float)

@@ -5,7 +5,7 @@ What a scan reads of a block costs what a merge takes to decode it, times the sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,13 @@ import pyarrow as pa
 
 from tblctl.selector.pricing.rates import Rates
 from tblctl.selector.table_view import TableView
-from tblctl.selector.workload.asked import Asked, Floats, recency
+from tblctl.selector.workload.asked import Asked, Floats, recency, stand_ins
 from tblctl.selector.workload.numbers import Numbers
 from tblctl.selector.workload.replay import Blocks
 from tblctl.tableformat.errors import InvalidPredicateError, UnknownColumnError
+
+_MOST_CHARACTERS = 250_000
+"""Of conditions that are read in one plan: some 3 s."""
 
 
 @dataclass(kw_only=True)
@@ -52,7 +55,8 @@ class Compiled:
         for query, weight in zip(queries, weights, strict=True):
             seen = costs.get(query.where, 0.0)
             costs[query.where] = seen + float(weight) * self._share(query.columns)
-        found = {where: boxes for where in costs if (boxes := self._boxes(where))}
+        few = _fewer(costs)
+        found = {where: boxes for where in few if (boxes := self._boxes(where))}
         self.texts = list(found)
         low = np.full((sum(map(len, found.values())), len(self.names)), -np.inf)
         high = -low
@@ -60,7 +64,10 @@ class Compiled:
             for name, limits in box.items():
                 low[row, self.names.index(name)], high[row, self.names.index(name)] = limits
         query = np.repeat(np.arange(len(found)), [len(boxes) for boxes in found.values()])
-        return Asked(low=low, high=high, query=query, cost=np.array([costs[where] for where in found]))
+        cost = np.array([few[where] for where in found])
+        asked, kept = Asked(low=low, high=high, query=query, cost=cost).sampled(len(self.view))
+        self.texts = [self.texts[number] for number in kept.tolist()]
+        return asked
 
     def _boxes(self, where: str) -> Sequence[Any]:
         """Return the boxes of a condition; none if it limits nothing, or does not fit the table."""
@@ -108,3 +115,11 @@ class Compiled:
             read_seconds=decode,
             rewrite_seconds=decode + write,
         )
+
+
+def _fewer(costs: Mapping[str, float]) -> Mapping[str, float]:
+    """Return conditions that stand for all, and their costs, where these take long to read."""
+    wheres = list(costs)
+    size = np.array([len(where) + 1 for where in wheres], np.int64)
+    chosen, cost = stand_ins(np.array(list(costs.values())), size, _MOST_CHARACTERS)
+    return {wheres[number]: float(share) for number, share in zip(chosen, cost, strict=True)}

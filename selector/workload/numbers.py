@@ -52,7 +52,7 @@ class Numbers:
 
     def scalar(self, value: pa.Scalar) -> float | None:
         """Return the number of a value; None if it has none."""
-        number = float(self.array(pa.array([value.as_py()], value.type))[0])
+        number = float(self.array(pa.repeat(value, 1))[0])
         return None if math.isnan(number) else number
 
     def _texts(self, values: pa.Array) -> Floats:

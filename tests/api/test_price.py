@@ -21,7 +21,9 @@ from tblctl.maintain.request import Request
 from tblctl.maintain.spending import Spent, left_of
 from tblctl.merger.engines.local import LocalEngine
 from tblctl.policies import Budget
+from tblctl.selector.policy import Decision
 from tblctl.selector.pricing.rates import DEFAULT_RATES
+from tblctl.selector.registry import policy_named
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.native.port import NativePort
 from tblctl.tableformat.native.table import NativeTable
@@ -122,6 +124,33 @@ def test_the_next_plan_uses_the_rates_of_the_last_runs(memory_url: str) -> None:
     plan = table.plan("full")
     assert plan.bill is not None
     assert plan.bill.measured_runs == 2
+
+
+class ByQueries:
+    """Keeps the rates that it was handed."""
+
+    name, options, wants_workload = "by-queries", policy_named("full").options, True
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+
+    def decide(self, *_: Any, rates: Any, **__: Any) -> Decision:
+        self.got.append(rates)
+        return Decision()
+
+
+def test_a_policy_that_chooses_by_queries_knows_the_same_rates_in_a_plan_and_in_a_run(
+    memory_url: str,
+) -> None:
+    table = table_of(memory_url, pairs=2)
+    table.recluster(options={"max_groups": 1})
+    table.append(table.scan().to_arrow().slice(0, 1))  # its version tells of no recluster
+    policy = ByQueries()
+    table.plan(policy)
+    table.recluster(policy=policy)
+    first, second = policy.got
+    assert first == second
+    assert first.runs == 1
 
 
 @pytest.mark.parametrize(

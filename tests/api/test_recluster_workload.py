@@ -10,6 +10,7 @@ import pytest
 
 import tblctl
 from tblctl import errors
+from tblctl.maintain.request import _condition_boxes as boxes_of_condition
 from tblctl.tableformat.workload.lines import Header, encode_header, encode_query
 from tblctl.tableformat.workload.place import log_path
 from tblctl.workload import log
@@ -83,6 +84,25 @@ def test_a_plan_tells_which_queries_gain_and_how_much(memory_url: str) -> None:
     assert f"{NARROW} gains" in group.why
     assert group.price is not None
     assert group.price.seconds > 0
+
+
+def test_of_very_many_conditions_some_are_read_for_all(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    whole = boxes_of_condition
+
+    def counted(version: Any, where: str, place: Any) -> Any:
+        read.append(where)
+        return whole(version, where, place)
+
+    monkeypatch.setattr("tblctl.maintain.request._condition_boxes", counted)
+    monkeypatch.setattr("tblctl.selector.workload.compiled._MOST_CHARACTERS", 300)
+    table = table_of(memory_url)
+    conditions = tuple(f"a between {least} and {least + 9}" for least in range(0, 900, 10))
+    (group,) = table.plan("workload", workload=asked(*conditions), options=SMALL).groups
+    assert len(group.blocks) == BLOCKS
+    assert 5 <= len(read) <= 20
 
 
 def test_text_columns_and_curves_through_two_columns_are_keys_too(memory_url: str) -> None:

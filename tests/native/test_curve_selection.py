@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import tblctl
 from tblctl.maintain.boxes import boxes_of_blocks
+from tblctl.maintain.recluster import Done, ReclusterJob, Retry, Step, step
+from tblctl.maintain.request import Request
+from tblctl.merger.engines.local import LocalEngine
+from tblctl.selector import box_test
 
 ROWS = 64
 SCHEMA = pa.schema([("ts", pa.int64()), ("customer", pa.int64())])
@@ -50,6 +56,22 @@ def test_slabs_of_time_wait_until_a_merge_would_let_ranges_read_less(
     assert many.scan().to_arrow().sort_by([("ts", "ascending"), ("customer", "ascending")]) == rows
     reads = many.info().boxes.reads
     assert reads[1].share < 0.5
+
+
+def test_a_recluster_is_not_done_before_all_groups_were_looked_at(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(box_test, "MOST_WORK", 1)
+    table = table_of(memory_url, "hilbert(ts, customer)", slabs=4)
+    options: dict[str, Any] = {"every_range": True, "max_group_bytes": 2 * 16 * ROWS}
+    request = Request.of(policy="levels", condition=lambda _schema: None, options=options)
+    job = ReclusterJob(port=table._port, request=request, engine=lambda _plan: LocalEngine())
+    taken: list[Step] = [step(job, job.start())]
+    while not isinstance(taken[-1], Done):
+        assert len(taken) < 9
+        taken.append(step(job, taken[-1].state))
+    assert [type(item) for item in taken] == [Retry, Done]
+    assert taken[-1].state.totals.committed_groups == 0
 
 
 def test_boxes_of_blocks_are_ranks_of_their_bounds_and_nulls_come_last(memory_url: str) -> None:

@@ -13,7 +13,8 @@ from tblctl.selector import box_test
 from tblctl.selector.budget import Budget
 from tblctl.selector.draft import Draft
 from tblctl.selector.plan import Plan
-from tblctl.selector.planner import plan
+from tblctl.selector.planner import Planned, plan
+from tblctl.selector.policy import Decision
 from tblctl.selector.registry import policy_named
 from tblctl.selector.simulate import SimulatedTable
 from tblctl.selector.table_view import TableView
@@ -113,13 +114,87 @@ def test_the_next_deepest_range_is_taken_where_the_deepest_is_left_alone() -> No
     assert left.blocks == 4
 
 
-def test_a_policy_is_asked_a_limited_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(box_test, "MOST_ROUNDS", 2)
+def clusters(*depths: int) -> tuple[SimulatedTable, list[tuple[int, int]]]:
+    """Return a table with a cluster of so many blocks at each place, and boxes that are good but in the last one."""
     table = SimulatedTable(block_rows=ROWS)
-    for count, start in ((5, 0), (4, 100), (3, 200)):
-        table.append(*(range(start + at, start + at + 50, 5) for at in range(count)))
-    apart = [(2 * at, 2 * at + 1) for at in range(12)]
-    assert planned(with_boxes(table, *apart[:9], *((50, 60),) * 3), "levels").groups == ()
+    boxes = []
+    for place, depth in enumerate(depths):
+        start = 1_000 * place
+        table.append(*(range(start + at, start + at + depth * ROWS, depth) for at in range(depth)))
+        boxes += [(2 * at, 2 * at + 1) for at in range(depth)]
+    return table, [*boxes[: -depths[-1]], *((50, 60),) * depths[-1]]
+
+
+def test_one_look_at_the_ranges_finds_what_is_worth_it_below_many_that_are_not() -> None:
+    table, boxes = clusters(*range(28, 3, -1), 3)
+    (group,) = planned(with_boxes(table, *boxes), "levels").groups
+    assert len(group.blocks) == 3
+
+
+def resumed(view: TableView, policy: Any, state: Any = None) -> Planned:
+    return plan(
+        view,
+        policy,
+        policy.options(),
+        Budget(),
+        memory_bytes=1 << 30,
+        state=state,
+        now=0.0,
+        rng=lambda: 0.5,
+    )
+
+
+def rules(found: Planned) -> set[str]:
+    return {item.rule for item in found.plan.rejected}
+
+
+def test_a_plan_whose_work_is_spent_says_so_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(box_test, "MOST_WORK", 2 * 400)
+    table, boxes = clusters(9, 8, 7, 6, 3)
+    view, levels = with_boxes(table, *boxes), policy_named("levels")
+    first = resumed(view, levels)
+    assert first.plan.groups == ()
+    assert rules(first) == {"good_boxes", "not_looked_at"}
+    assert first.plan.note.startswith("nothing to do so far: ")
+    assert "not looked at yet" in first.plan.note
+    second = resumed(view, levels, first.state)
+    assert second.plan.groups == ()
+    third = resumed(view, levels, second.state)
+    assert [len(group.blocks) for group in third.plan.groups] == [3]
+    assert third.state is None
+    (before, *_) = [item for item in third.plan.rejected if item.rule == "good_boxes"]
+    assert before.blocks == 9 + 8 + 7 + 6
+
+
+class OneCluster:
+    """Chooses the first blocks that may be chosen, and does not ask which are spared."""
+
+    name, options, lowers_depth = "one-cluster", policy_named("levels").options, True
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def decide(self, view: TableView, *_: Any, state: Any, **__: Any) -> Decision:
+        self.asked += 1
+        chosen = np.flatnonzero(view.selectable)
+        chosen = chosen[view.low[chosen] // 1_000 == view.low[chosen[:1]] // 1_000]
+        drafts = (Draft(blocks=chosen, output_level=1, why="a test"),) if chosen.size else ()
+        return Decision(drafts=drafts, state=state or "mine")
+
+
+def test_a_policy_is_asked_a_limited_number_of_times_in_one_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(box_test, "MOST_ROUNDS", 2)
+    table, boxes = clusters(4, 4, 4)
+    ranks = with_boxes(table, *boxes)
+    starts = np.repeat(np.arange(3) * 1_000, 4)
+    view = replace(ranks, low=starts, high=starts + 500)
+    policy = OneCluster()
+    first = resumed(view, policy)
+    assert (first.plan.groups, policy.asked) == ((), 2)
+    assert rules(first) == {"good_boxes", "not_looked_at"}
+    second = resumed(view, policy, first.state)
+    assert [len(group.blocks) for group in second.plan.groups] == [4]
+    assert second.state == "mine"
 
 
 def test_what_is_known_of_a_group_is_what_ranges_read_of_it_now_and_at_best() -> None:

@@ -46,3 +46,13 @@ def test_nulls_and_types_without_an_order_have_no_number():
     assert math.isnan(Numbers().array(pa.array([None], pa.int64()))[0])
     assert math.isnan(Numbers().array(pa.array([None, "a"]))[0])
     assert Numbers().scalar(pa.scalar([1])) is None
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.duration("us"), pa.timestamp("ns")]
+)
+@pytest.mark.parametrize("number", [-(2**63) + 1, 2**63 - 1, 1_700_000_000_000_000_001])
+def test_times_that_python_cannot_hold_have_a_number_all_the_same(kind, number):
+    value = pa.array([number], pa.int64()).cast(kind)[0]
+    assert Numbers().scalar(value) == float(number)
+    assert Numbers().scalar(pa.scalar(None, kind)) is None

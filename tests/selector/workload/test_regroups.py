@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tblctl.selector.workload.asked import Asked, recency
+from tblctl.selector.workload.asked import Asked, recency, stand_ins
 from tblctl.selector.workload.choose import arrival_key, regroups
 from tblctl.selector.workload.outputs import predicted_cost, sorted_groups
 from tblctl.selector.workload.replay import Blocks, read_cost, wasted
@@ -157,3 +157,22 @@ def test_columns_that_hardly_anybody_asks_for_are_no_keys():
 
 def test_a_query_counts_half_after_so_many_others():
     assert recency([0, 384, 768]).tolist() == [1.0, 0.5, 0.25]
+
+
+def test_of_too_many_queries_some_stand_for_all_with_all_their_boxes_and_all_of_the_cost():
+    edges = np.arange(64.0).repeat(8)[:, None]
+    cost = np.ones(64)
+    cost[40] = 30.0
+    window = Asked(low=edges, high=edges, query=np.arange(64).repeat(8), cost=cost)
+    assert window.sampled(1_000)[0] is window
+    found, numbers = window.sampled(100_000_000)
+    assert len(found.query) <= 256
+    assert np.bincount(found.query).tolist() == [8] * len(found)
+    assert found.low[::8, 0].tolist() == numbers.tolist()
+    assert 40 in numbers
+    assert found.cost.sum() == pytest.approx(cost.sum())
+    assert found.cost[numbers.tolist().index(40)] == pytest.approx(30, rel=0.1)
+
+
+def test_queries_of_no_cost_are_all_kept():
+    assert stand_ins(np.zeros(3), np.ones(3, np.int64), 1)[0].tolist() == [0, 1, 2]
