@@ -83,8 +83,8 @@ class Table(ClusteredTable):
 
         Args:
             data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`
-                (Polars, pandas, DuckDB); the path of a Parquet or Arrow file, of a folder of Parquet files, a glob, or
-                several of these; a Spark DataFrame, whose session writes it.
+                (Polars, DuckDB; pandas, with the named parts of its index); the path of a Parquet or Arrow file, of a
+                folder of Parquet files, a glob, or several of these; a Spark DataFrame, whose session writes it.
             hive: whether folders `key=value` in such paths are columns. None refuses files that lie in such folders,
                 unless they have the columns themselves.
             memory_bytes: memory budget for rows, in each task if Spark writes; None for the table's option.

@@ -17,6 +17,7 @@ from tblctl.tableformat.errors import (
 )
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import child_fields
+from tblctl.tableformat.native.write.frames import with_index
 from tblctl.tableformat.parquet.input_files import batches_of, evenly, skimmed
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
@@ -82,8 +83,8 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
     """Return the rows of `data`.
 
     Args:
-        data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`; a path
-            or URL of a Parquet or Arrow IPC file, or several.
+        data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`, pandas
+            frames with the named parts of their index; a path or URL of a Parquet or Arrow IPC file, or several.
         reach: returns the storage at a folder's path or URL, for files.
 
     Raises:
@@ -106,7 +107,7 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
     if hasattr(data, "scanner") and hasattr(data, "schema"):
         return _reader(data.scanner(batch_size=_BATCH_ROWS).to_reader(), "the dataset given")
     if hasattr(data, "__arrow_c_stream__"):
-        return _reader(pa.RecordBatchReader.from_stream(data), f"the {type(data).__name__} given")
+        return _reader(pa.RecordBatchReader.from_stream(with_index(data)), f"the {type(data).__name__} given")
     if hasattr(data, "__arrow_c_array__"):
         return open_source(pa.record_batch(data), reach)
     msg = (
