@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from tblctl.tableformat.errors import InvalidSchemaError
+from tblctl.tableformat.model.frames import with_index
 from tblctl.tableformat.model.schema.schema import parse_schema
 from tblctl.tableformat.model.schema.types import type_from_text
-from tblctl.tableformat.native.write.frames import with_index
 
 
 def columns_of(given: Any) -> pa.Schema:

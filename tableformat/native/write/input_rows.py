@@ -15,9 +15,9 @@ from tblctl.tableformat.errors import (
     ObjectNotFoundError,
     SchemaMismatchError,
 )
+from tblctl.tableformat.model.frames import with_index
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import child_fields
-from tblctl.tableformat.native.write.frames import with_index
 from tblctl.tableformat.parquet.input_files import batches_of, evenly, skimmed
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
