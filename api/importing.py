@@ -24,8 +24,10 @@ from tblctl.tableformat.errors import (
     SchemaMismatchError,
 )
 from tblctl.tableformat.folder.layout import wider
+from tblctl.tableformat.folder.partitions import type_of_texts
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.cluster_key import parse_key
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.log.commit import after_gc
 from tblctl.tableformat.native.log.import_lists import COLUMNS, read_import_lists
 from tblctl.tableformat.native.table import NativeTable
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from tblctl.results import WriteOutcome
     from tblctl.tableformat.folder.listing import Files
     from tblctl.tableformat.folder.rows import FolderRows
-    from tblctl.tableformat.model.schema.schema import Schema
     from tblctl.tableformat.progress import Progress
 
 COMMIT_BYTES = 4 << 30
@@ -93,7 +94,8 @@ def import_parquet(
         _require_key(native, cluster_by)
     base, known = lists_of(native) if there else ((), COLUMNS.empty_table())
     found = _sorted_out(find_sources(source, lambda place: Storage(place, storage_options)), known)
-    types = {field.name: field.type for field in native.head().schema.arrow} if there else {}
+    columns = native.head().schema.arrow if there else _columns_of_folders(found, hive)
+    types = {field.name: field.type for field in columns}
     work = [item.work(hive, types, progress) for item in found if len(item.new)]
     if work and not there:
         _create(location, work, cluster_by, storage_options)
@@ -164,6 +166,27 @@ def _listed(source: Source) -> pa.Table:
     )
 
 
+def _columns_of_folders(found: Sequence[_Sorted], hive: bool | None) -> pa.Schema:
+    """Return the columns that the folders of all sources give a new table: of each source alone, types may differ."""
+    texts: dict[str, list[str | None]] = {}
+    for item in found:
+        if hive is not False and len(item.new):
+            given = item.source.partitions(item.new)
+            for key in given.keys:
+                texts.setdefault(key, []).extend(given.texts(key))
+    return pa.schema([(key, type_of_texts(values)) for key, values in texts.items()])
+
+
+def _require_fit(work: Sequence[_Work], schema: Schema) -> None:
+    """Refuse files whose rows cannot be converted to a table's schema; names one.
+
+    Raises:
+        SchemaMismatchError: lists every difference of one file.
+    """
+    for item in work:
+        input_of(item.rows, ()).require_fit(schema, names_file=True)
+
+
 def lists_of(native: NativeTable) -> tuple[tuple[str, ...], pa.Table]:
     """Return the names of a table's lists of imported files, and the files in them."""
     head = native.head()
@@ -193,6 +216,7 @@ def _create(
 ) -> None:
     """Create a table with the columns of all files."""
     schema = united([item.rows for item in work])
+    _require_fit(work, Schema.create(schema))
 
     def skim(columns: Sequence[str]) -> Iterator[pa.Table]:
         target = pa.schema([schema.field(name) for name in columns])
@@ -264,9 +288,7 @@ class _Run:
         """
         if not work:
             return None
-        schema = self._native.head().schema
-        for item in work:
-            self._input(item, np.arange(0)).require_fit(schema)
+        _require_fit(work, self._native.head().schema)
         table = Table(self._native)
         self._total_bytes = sum(int(item.rows.files.size_bytes.sum()) for item in work)
         portions = [(item, places) for item in work for places in item.portions(self._commit_bytes)]

@@ -43,6 +43,14 @@ class Source:
             msg = f"there is no file *{ENDING} to read at {port.location}"
             raise InvalidOptionError(msg) from error
 
+    def partitions(self, files: Files) -> Partitions:
+        """Return what the folders of some of the files say; there is at least one.
+
+        Raises:
+            SchemaMismatchError: files are in folders of different keys.
+        """
+        return Partitions.of(files, self.port.location, above=self.above)
+
     def rows(
         self,
         files: Files,
@@ -64,7 +72,7 @@ class Source:
             InvalidOptionError: `hive` is None, and folders have columns that files do not have.
             InvalidDataError, SchemaMismatchError: as for `FolderRows`.
         """
-        given = None if hive is False else Partitions.of(files, self.port.location, above=self.above)
+        given = None if hive is False else self.partitions(files)
         found = FolderRows(self.port, files, given, types=types, progress=progress)
         if hive is None and given is not None and found.given:
             names = ", ".join(found.given)
@@ -122,11 +130,12 @@ def _is_many(text: str) -> bool:
 
 
 def _texts(paths: Paths) -> list[str]:
-    if isinstance(paths, str | os.PathLike):
-        return [os.fspath(paths)]
-    if not paths:
+    found = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    if not all(text.strip() for text in found):  # as a path, "" is the folder of now, with all below it
+        raise InvalidOptionError("a folder, glob or file to read is empty text; `.` is the folder of now")
+    if not found:
         raise InvalidOptionError("name at least one folder, glob or file to read")
-    return [os.fspath(path) for path in paths]
+    return found
 
 
 def _elsewhere(text: str, reach: Callable[[str], Storage]) -> Source:

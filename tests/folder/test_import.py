@@ -107,6 +107,18 @@ def test_folders_become_columns_if_that_is_said(tmp_path):
     assert tblctl.open(tmp_path / "u").schema.names == ["id"]
 
 
+def test_the_folders_of_several_sources_have_one_type_of_a_column(tmp_path):
+    write(tmp_path / "in", "m=1/a.parquet", {"id": [1]})
+    write(tmp_path / "in", "m=x/a.parquet", {"id": [2]})
+    write(tmp_path / "own", "a.parquet", {"id": [3], "m": [7]})
+    bring([tmp_path / "in" / "m=1", tmp_path / "in" / "m=x"], tmp_path / "t", hive=True)
+    rows = tblctl.open(tmp_path / "t").scan().to_arrow().to_pylist()
+    assert sorted(rows, key=str) == [{"id": 1, "m": "1"}, {"id": 2, "m": "x"}]
+    with pytest.raises(SchemaMismatchError, match=r"own/a\.parquet: .*m: expected string, got int64"):
+        bring([tmp_path / "own", tmp_path / "in" / "m=x"], tmp_path / "u", hive=True)
+    assert not tblctl.exists(tmp_path / "u"), "nothing is created before all files are known to fit"
+
+
 def test_a_files_own_column_goes_before_the_folders(tmp_path):
     write(tmp_path / "in", "id=7/a.parquet", {"id": [1]})
     bring(tmp_path / "in", tmp_path / "t")
@@ -200,6 +212,17 @@ def test_tables_and_places_without_files_are_refused_and_links_are_not_followed(
             bring(nothing, tmp_path / "u")
     with pytest.raises(InvalidOptionError, match="commit_bytes is 0"):
         bring(folder, tmp_path / "u", commit_bytes=0)
+
+
+def test_an_empty_source_is_refused_and_not_the_folder_of_now(tmp_path, monkeypatch):
+    interleaved(tmp_path, count=1, rows=1)
+    monkeypatch.chdir(tmp_path)
+    table = tblctl.create(tmp_path / "t", "at: int64, id: int64")
+    for paths in ("", ["part-0.parquet", ""], " "):
+        for use in (table.append, table.overwrite, lambda given: bring(given, tmp_path / "t")):
+            with pytest.raises(InvalidOptionError, match="empty text"):
+                use(paths)
+    assert table.snapshot.sequence == 1
 
 
 def test_a_key_that_the_table_does_not_have_is_refused(tmp_path):

@@ -44,8 +44,12 @@ class InputRows:
     skim: Callable[[Sequence[str]], Iterator[pa.Table]] | None = None
     others: tuple[tuple[str, pa.Schema], ...] = ()
 
-    def require_fit(self, schema: Schema) -> None:
+    def require_fit(self, schema: Schema, *, names_file: bool = False) -> None:
         """Refuse rows that cannot be converted to a table's schema. Nothing is read.
+
+        Args:
+            schema: the table's.
+            names_file: whether the error names the file, even if all rows have one schema.
 
         Raises:
             SchemaMismatchError: lists every difference of one file.
@@ -54,7 +58,7 @@ class InputRows:
             try:
                 Conformer.plan(given, schema)
             except SchemaMismatchError as error:
-                if not self.others:
+                if not (self.others or names_file):
                     raise
                 raise SchemaMismatchError(f"{name or self.name}: {error}", **error.details) from error
 
