@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tblctl.tableformat.errors import InvalidOptionError, TableNotFoundError
 from tblctl.tableformat.folder.listing import refuse_tables
-from tblctl.tableformat.folder.names import ENDING, Chosen, split_glob
-from tblctl.tableformat.folder.partitions import Partitions
+from tblctl.tableformat.folder.names import ENDING, Chosen, partition_of, split_glob
+from tblctl.tableformat.folder.partitions import Partitions, keys_of
 from tblctl.tableformat.folder.port import FolderPort
 from tblctl.tableformat.folder.rows import FolderRows
 from tblctl.tableformat.storage import Storage
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from tblctl.tableformat.folder.listing import Files
     from tblctl.tableformat.progress import Progress
+
+LOG = logging.getLogger("tblctl")
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -74,6 +77,9 @@ class Source:
         """
         given = None if hive is False else self.partitions(files)
         found = FolderRows(self.port, files, given, types=types, progress=progress)
+        if hive is False:
+            schemas = [schema for _, schema in found.schemas]
+            warn_of_nulls(self.port.location, keys_of(files, above=self.above), schemas, types)
         if hive is None and given is not None and found.given:
             names = ", ".join(found.given)
             msg = (
@@ -83,6 +89,34 @@ class Source:
             )
             raise InvalidOptionError(msg)
         return found
+
+
+def warn_of_nulls(
+    place: str, keys: Collection[str], schemas: Iterable[pa.Schema], columns: Collection[str]
+) -> None:
+    """Warn of columns of a table that only the names of folders give, where these are left out.
+
+    Args:
+        place: where the files are.
+        keys: what the folders give.
+        schemas: what the files have.
+        columns: of the table.
+    """
+    lacking = {key for key in keys for schema in schemas if key in columns and key not in schema.names}
+    if lacking:
+        LOG.warning(
+            "%s: folders' names are left out (hive=False, --no-hive) and files lack these columns of the table, which "
+            "are NULL in their rows: %s",
+            place,
+            ", ".join(sorted(lacking)),
+        )
+
+
+def warn_of_nulls_in(paths: Paths, schema: pa.Schema, columns: Collection[str]) -> None:
+    """Do as `warn_of_nulls` for plain files (`are_plain_files`), of which the first has a schema."""
+    for text in _texts(paths):
+        folder = _above(text.rpartition("/")[0])
+        warn_of_nulls(text, partition_of(folder).keys, [schema], columns)
 
 
 def find_sources(paths: Paths, reach: Callable[[str], Storage]) -> list[Source]:

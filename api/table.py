@@ -218,10 +218,15 @@ class Table(ClusteredTable):
         native = self._native
         if are_paths(data):
             from tblctl.importing import rows_of
-            from tblctl.sources import are_plain_files
+            from tblctl.sources import are_plain_files, warn_of_nulls_in
 
+            schema = native.head().schema
             if not are_plain_files(data, hive):
-                return rows_of(data, native.storage.elsewhere, hive=hive, schema=native.head().schema)
+                return rows_of(data, native.storage.elsewhere, hive=hive, schema=schema)
+            found = open_source(data, native.storage.elsewhere)
+            if hive is False:
+                warn_of_nulls_in(data, found.schema, schema.names)
+            return found
         return open_source(data, native.storage.elsewhere)
 
     def _followed(self, outcome: WriteOutcome, head: Snapshot, recluster: bool) -> WriteOutcome:

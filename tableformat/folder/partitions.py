@@ -100,6 +100,12 @@ class Partitions:
         )
 
 
+def keys_of(files: Files, *, above: str = "") -> frozenset[str]:
+    """Return the columns that the folders of any of the files give; see `Partitions.of`."""
+    folders = pc.unique(pc.replace_substring_regex(files.names, r"/?[^/]*$", ""))
+    return frozenset(key for folder in folders.to_pylist() for key in partition_of(above + folder).keys)
+
+
 def type_of_texts(texts: Sequence[str | None]) -> pa.DataType:
     """Return the type of the values of a column: whole numbers if all are, else text."""
     if not are_integers(texts):

@@ -119,6 +119,27 @@ def test_the_folders_of_several_sources_have_one_type_of_a_column(tmp_path):
     assert not tblctl.exists(tmp_path / "u"), "nothing is created before all files are known to fit"
 
 
+def test_a_column_of_the_table_that_becomes_null_since_folders_do_not_count_is_warned_of(tmp_path, caplog):
+    write(tmp_path / "in", "year=2024/a.parquet", {"id": [1]})
+    write(tmp_path / "own", "year=2025/a.parquet", {"id": [2], "year": pa.array([2025], pa.int32())})
+    bring(tmp_path / "in", tmp_path / "new", hive=False)
+    table = tblctl.create(tmp_path / "t", "id: int64, year: int32")
+    bring(tmp_path / "own", table.location, hive=False)
+    table.append(tmp_path / "in", hive=True)
+    assert not caplog.messages, "nothing is lost"
+    for number, take in enumerate(
+        (
+            lambda: bring(tmp_path / "in", table.location, hive=False),
+            lambda: table.append(tmp_path / "in", hive=False),
+            lambda: table.append(tmp_path / "in" / "year=2024" / "a.parquet", hive=False),
+        ),
+        1,
+    ):
+        take()
+        assert len(caplog.messages) == number
+        assert "NULL in their rows: year" in caplog.messages[-1]
+
+
 def test_a_files_own_column_goes_before_the_folders(tmp_path):
     write(tmp_path / "in", "id=7/a.parquet", {"id": [1]})
     bring(tmp_path / "in", tmp_path / "t")
