@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -24,6 +25,7 @@ from tblctl.tableformat.folder.names import (
     PROBES,
     Chosen,
     is_block,
+    is_left_out,
     may_be_inside,
     table_of,
 )
@@ -40,6 +42,9 @@ _USE_ENGINE = (
     "`tblctl append LOC -`, an Arrow stream"
 )
 _MOST_PARENTS = 8
+_MOST_SHOWN = 200
+
+LOG = logging.getLogger("tblctl")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,6 +89,7 @@ class Files:
 def list_files(storage: Storage, chosen: Chosen, *, most_in_vain: int = 100_000) -> Files:
     """Return the files of a folder that count. O(n); as columns, so that a million of them are no objects.
 
+    Where all that are not hidden count, the log warns of files that may be Parquet and have another ending.
     Listing ends if none of the first `most_in_vain` counts: a mistyped location may be a whole bucket.
 
     Raises:
@@ -95,6 +101,7 @@ def list_files(storage: Storage, chosen: Chosen, *, most_in_vain: int = 100_000)
     names: list[str] = []
     sizes: list[int] = []
     times: list[float] = []
+    left_out, example = 0, ""
     for seen, item in enumerate(storage.list(chosen.prefix)):
         if seen > most_in_vain and not names:
             break
@@ -111,8 +118,18 @@ def list_files(storage: Storage, chosen: Chosen, *, most_in_vain: int = 100_000)
             names.append(item.name)
             sizes.append(item.size_bytes)
             times.append(item.modified_seconds)
+        elif chosen == Chosen() and is_left_out(item.name):
+            left_out, example = left_out + 1, example or item.name
     if not names or (chosen == Chosen() and all(map(is_block, names))):
         raise TableNotFoundError(_nothing(storage, chosen))
+    if left_out:
+        LOG.warning(
+            "%s: %s left out, since the ending is not %s, such as %r; a glob in quotes takes any name",
+            storage.url,
+            "1 file is" if left_out == 1 else f"{left_out:,} files are",
+            ENDING,
+            example[:_MOST_SHOWN],
+        )
     return Files(
         names=pa.array(names, pa.large_string()),
         size_bytes=np.array(sizes, np.int64),

@@ -140,6 +140,29 @@ def test_a_column_of_the_table_that_becomes_null_since_folders_do_not_count_is_w
         assert "NULL in their rows: year" in caplog.messages[-1]
 
 
+def test_files_of_a_folder_that_are_left_out_for_their_ending_are_counted_with_an_example(tmp_path, caplog):
+    for name in ("a.PARQUET", "b.parquet", "c.parquet.snappy", "y=1/d.pq", "part-0"):
+        write(tmp_path / "in", name, {"id": [1]})
+    for name in ("_SUCCESS", ".b.parquet.crc", "_temporary/x.pq", "notes.txt"):
+        write(tmp_path / "in", name, {"id": [1]})
+    bring(tmp_path / "in", tmp_path / "t")
+    [said] = caplog.messages
+    assert f"{tmp_path / 'in'}: 4 files are left out" in said
+    assert "'a.PARQUET'" in said
+    tblctl.open(tmp_path / "in")
+    assert caplog.messages == [said] * 2, "whoever measures a folder is told, too"
+    bring([tmp_path / "in" / "b.parquet", str(tmp_path / "in" / "*.PARQUET")], tmp_path / "t")
+    assert len(caplog.messages) == 2, "a file and a glob say what is meant"
+
+
+def test_a_link_to_a_file_is_taken_by_append_as_by_import(tmp_path):
+    (tmp_path / "up").mkdir()
+    (tmp_path / "up" / "l.parquet").symlink_to(write(tmp_path, "a.parquet", {"id": [1]}))
+    bring(tmp_path / "up" / "l.parquet", tmp_path / "t")
+    tblctl.open(tmp_path / "t").append(str(tmp_path / "up" / "l.parquet"))
+    assert ids(tmp_path / "t") == [1, 1]
+
+
 def test_a_files_own_column_goes_before_the_folders(tmp_path):
     write(tmp_path / "in", "id=7/a.parquet", {"id": [1]})
     bring(tmp_path / "in", tmp_path / "t")

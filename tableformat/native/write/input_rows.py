@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -169,8 +170,9 @@ class _File:
 
     @classmethod
     def open(cls, path: str, reach: Callable[[str], Storage]) -> _File:
-        folder, _, name = path.replace(os.sep, "/").rpartition("/")
-        if not folder and path.startswith("/"):
+        here = path if "://" in path or not Path(path).is_symlink() else str(Path(path).resolve())
+        folder, _, name = here.replace(os.sep, "/").rpartition("/")
+        if not folder and here.startswith("/"):
             folder = "/"
         storage = reach(folder or ".")
         try:
