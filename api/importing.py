@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,7 +83,9 @@ def import_parquet(
         InvalidDataError: files are empty, cut short, encrypted or no Parquet; nothing was committed. Or a file is
             damaged, or was written meanwhile: what was committed before stays.
         SchemaMismatchError: files do not fit together, or do not fit the table; names a file and its differences.
-        InvalidOptionError: there are no such files; or `hive` is None and folders have columns.
+        InvalidOptionError: there are no such files; the table lies in a source; or `hive` is None and folders have
+            columns.
+        UnsupportedFormatError: a source is a table, of whatever format, or holds one.
         InvalidKeyError: the table exists and has another cluster key.
     """
     if commit_bytes < 1:
@@ -93,7 +96,9 @@ def import_parquet(
     if there:
         _require_key(native, cluster_by)
     base, known = lists_of(native) if there else ((), COLUMNS.empty_table())
-    found = _sorted_out(find_sources(source, lambda place: Storage(place, storage_options)), known)
+    sources = find_sources(source, lambda place: Storage(place, storage_options))
+    _require_apart(sources, native.storage)
+    found = _sorted_out(sources, known)
     columns = native.head().schema.arrow if there else _columns_of_folders(found, hive)
     types = {field.name: field.type for field in columns}
     work = [item.work(hive, types, progress) for item in found if len(item.new)]
@@ -164,6 +169,22 @@ def _listed(source: Source) -> pa.Table:
         },
         schema=COLUMNS,
     )
+
+
+def _require_apart(sources: Sequence[Source], table: Storage) -> None:
+    """Refuse a table inside of a source: the next import would find the table's own files.
+
+    Raises:
+        InvalidOptionError: it is.
+    """
+    place = str(Path(table.url).resolve()) if table.is_local else table.url
+    for source in sources:
+        if source.port.lists(place):
+            msg = (
+                f"{table.url} lies in {source.port.location}, whose files are to be imported: the next import would "
+                "find the table's own files there; give the table a place outside"
+            )
+            raise InvalidOptionError(msg)
 
 
 def _columns_of_folders(found: Sequence[_Sorted], hive: bool | None) -> pa.Schema:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tblctl.tableformat.errors import InvalidOptionError, TableNotFoundError
+from tblctl.tableformat.errors import InvalidOptionError, TableNotFoundError, UnsupportedFormatError
 from tblctl.tableformat.folder.listing import refuse_tables
 from tblctl.tableformat.folder.names import ENDING, Chosen, partition_of, split_glob
 from tblctl.tableformat.folder.partitions import Partitions, keys_of
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from tblctl.tableformat.progress import Progress
 
 LOG = logging.getLogger("tblctl")
+
+_TABLES = {
+    "delta:": "`tblctl info delta:PATH --columns ..` measures it, and ends with a command that copies its rows",
+    "iceberg://": "it is clustered where it is, by `tblctl recluster iceberg://..`; or let an engine "
+    "write its rows as Parquet",
+}
+"""What locations of tables of other formats begin with, and how to go on."""
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -169,6 +176,12 @@ def _texts(paths: Paths) -> list[str]:
         raise InvalidOptionError("a folder, glob or file to read is empty text; `.` is the folder of now")
     if not found:
         raise InvalidOptionError("name at least one folder, glob or file to read")
+    for text in found:
+        for scheme, why in _TABLES.items():
+            if text.startswith(scheme):
+                raise UnsupportedFormatError(
+                    f"{text} is a table, and rows are read from Parquet files only: {why}"
+                )
     return found
 
 

@@ -163,6 +163,38 @@ def test_a_link_to_a_file_is_taken_by_append_as_by_import(tmp_path):
     assert ids(tmp_path / "t") == [1, 1]
 
 
+def test_a_table_inside_of_its_source_is_refused_at_once(tmp_path, monkeypatch):
+    folder = interleaved(tmp_path / "in", count=1, rows=1)
+    (tmp_path / "link").symlink_to(folder)
+    for source, target in (
+        ("in", "in/tab"),
+        ("in/*.parquet", "in/x/tab"),
+        ("link", "in/tab"),
+        ("in", "link/tab"),
+    ):
+        with pytest.raises(InvalidOptionError, match="place outside"):
+            bring(str(tmp_path / source), tmp_path / target)
+    assert [path.name for path in folder.iterdir()] == ["part-0.parquet"]
+    bring([folder / "part-0.parquet", str(folder / "p*.parquet")], folder / "tab")
+    assert bring(str(folder / "p*.parquet"), folder / "tab").files_known == 1, (
+        "such a list does not meet the table"
+    )
+
+
+def test_tables_of_other_formats_are_no_sources_and_the_error_says_how_to_go_on(tmp_path):
+    table = tblctl.create(tmp_path / "t", "id: int64")
+    for given, way in (("delta:x", "info delta:PATH --columns"), ("iceberg://c/a.b", "recluster iceberg://")):
+        for use in (table.append, lambda paths: bring(paths, tmp_path / "t")):
+            with pytest.raises(UnsupportedFormatError, match=way):
+                use(given)
+
+
+def test_columns_like_those_of_a_folder_are_refused_with_what_to_name(tmp_path):
+    folder = interleaved(tmp_path / "in", count=1, rows=1)
+    with pytest.raises(InvalidDataError, match=r"in is a folder: name one of its files"):
+        tblctl.read_schema(folder)
+
+
 def test_a_files_own_column_goes_before_the_folders(tmp_path):
     write(tmp_path / "in", "id=7/a.parquet", {"id": [1]})
     bring(tmp_path / "in", tmp_path / "t")

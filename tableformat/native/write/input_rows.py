@@ -171,6 +171,8 @@ class _File:
     @classmethod
     def open(cls, path: str, reach: Callable[[str], Storage]) -> _File:
         here = path if "://" in path or not Path(path).is_symlink() else str(Path(path).resolve())
+        if "://" not in here and Path(here).is_dir():
+            raise InvalidDataError(f"{path} is a folder: name one of its files")
         folder, _, name = here.replace(os.sep, "/").rpartition("/")
         if not folder and here.startswith("/"):
             folder = "/"
