@@ -145,14 +145,15 @@ def test_files_of_a_folder_that_are_left_out_for_their_ending_are_counted_with_a
         write(tmp_path / "in", name, {"id": [1]})
     for name in ("_SUCCESS", ".b.parquet.crc", "_temporary/x.pq", "notes.txt"):
         write(tmp_path / "in", name, {"id": [1]})
+    (tmp_path / "in" / "l.parquet").symlink_to(tmp_path / "in" / "b.parquet")
     bring(tmp_path / "in", tmp_path / "t")
-    [said] = caplog.messages
-    assert f"{tmp_path / 'in'}: 4 files are left out" in said
-    assert "'a.PARQUET'" in said
+    said, links = caplog.messages
+    assert f"{tmp_path / 'in'}: 4 files are left out, such as 'a.PARQUET': the ending" in said
+    assert "1 file is left out, such as 'l.parquet': links are not followed" in links
     tblctl.open(tmp_path / "in")
-    assert caplog.messages == [said] * 2, "whoever measures a folder is told, too"
+    assert caplog.messages == [said, links] * 2, "whoever measures a folder is told, too"
     bring([tmp_path / "in" / "b.parquet", str(tmp_path / "in" / "*.PARQUET")], tmp_path / "t")
-    assert len(caplog.messages) == 2, "a file and a glob say what is meant"
+    assert len(caplog.messages) == 4, "a file and a glob say what is meant"
 
 
 def test_a_link_to_a_file_is_taken_by_append_as_by_import(tmp_path):
