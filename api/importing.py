@@ -83,9 +83,7 @@ def import_parquet(
         InvalidDataError: files are empty, cut short, encrypted or no Parquet; nothing was committed. Or a file is
             damaged, or was written meanwhile: what was committed before stays.
         SchemaMismatchError: files do not fit together, or do not fit the table; names a file and its differences.
-        InvalidOptionError: there are no such files; the table lies in a source; or `hive` is None and folders have
-            columns.
-        UnsupportedFormatError: a source is a table, of whatever format, or holds one.
+        InvalidOptionError: no such files; the table lies in a source; or `hive` is None, and folders have columns.
         InvalidKeyError: the table exists and has another cluster key.
     """
     if commit_bytes < 1:
@@ -96,12 +94,9 @@ def import_parquet(
     if there:
         _require_key(native, cluster_by)
     base, known = lists_of(native) if there else ((), COLUMNS.empty_table())
-    sources = find_sources(source, lambda place: Storage(place, storage_options))
-    _require_apart(sources, native.storage)
-    found = _sorted_out(sources, known)
+    found = _sorted_out(_apart(find_sources(source, native.storage.elsewhere), native.storage), known)
     columns = native.head().schema.arrow if there else _columns_of_folders(found, hive)
-    types = {field.name: field.type for field in columns}
-    work = [item.work(hive, types, progress) for item in found if len(item.new)]
+    work = [item.work(hive, columns, progress) for item in found if len(item.new)]
     if work and not there:
         _create(location, work, cluster_by, storage_options)
     run = _Run(native, base=base, memory_bytes=memory_bytes, commit_bytes=commit_bytes, progress=progress)
@@ -126,8 +121,9 @@ class _Sorted:
     known_count: int
     changed: tuple[str, ...]
 
-    def work(self, hive: bool | None, types: Mapping[str, pa.DataType], progress: Progress | None) -> _Work:
-        """Return the new files with their footers read."""
+    def work(self, hive: bool | None, columns: pa.Schema, progress: Progress | None) -> _Work:
+        """Return the new files with their footers read. `columns` have the types that folders' columns get."""
+        types = {field.name: field.type for field in columns}
         rows = self.source.rows(self.new, hive=hive, types=types, progress=progress)
         return _Work(rows=rows, listed=self.listed)
 
@@ -171,8 +167,8 @@ def _listed(source: Source) -> pa.Table:
     )
 
 
-def _require_apart(sources: Sequence[Source], table: Storage) -> None:
-    """Refuse a table inside of a source: the next import would find the table's own files.
+def _apart(sources: Sequence[Source], table: Storage) -> Sequence[Source]:
+    """Return the sources; refuse a table inside of one: the next import would find the table's own files.
 
     Raises:
         InvalidOptionError: it is.
@@ -185,6 +181,7 @@ def _require_apart(sources: Sequence[Source], table: Storage) -> None:
                 "find the table's own files there; give the table a place outside"
             )
             raise InvalidOptionError(msg)
+    return sources
 
 
 def _columns_of_folders(found: Sequence[_Sorted], hive: bool | None) -> pa.Schema:
