@@ -220,12 +220,11 @@ class Table(ClusteredTable):
             from tblctl.importing import rows_of
             from tblctl.sources import are_plain_files, warn_of_nulls_in
 
-            schema = native.head().schema
             if not are_plain_files(data, hive):
-                return rows_of(data, native.storage.elsewhere, hive=hive, schema=schema)
+                return rows_of(data, native.storage.elsewhere, hive=hive, schema=native.head().schema)
             found = open_source(data, native.storage.elsewhere)
             if hive is False:
-                warn_of_nulls_in(data, found.schema, schema.names)
+                warn_of_nulls_in(data, found.schema, native.head().schema.names)
             return found
         return open_source(data, native.storage.elsewhere)
 
