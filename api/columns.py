@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tblctl.tableformat.errors import InvalidSchemaError
+from tblctl.tableformat.model.frames import with_index
 from tblctl.tableformat.model.schema.schema import parse_schema
 from tblctl.tableformat.model.schema.types import type_from_text
 
@@ -23,7 +24,7 @@ def columns_of(given: Any) -> pa.Schema:
     if isinstance(given, pa.Schema):
         return given
     if hasattr(given, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(given).schema.remove_metadata()
+        return pa.RecordBatchReader.from_stream(with_index(given)).schema.remove_metadata()
     if hasattr(given, "__arrow_c_schema__"):
         return pa.schema(given)
     if isinstance(given, Mapping):

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +25,10 @@ from tblctl.tableformat.errors import (
     SchemaMismatchError,
 )
 from tblctl.tableformat.folder.layout import wider
+from tblctl.tableformat.folder.partitions import type_of_texts
 from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.cluster_key import parse_key
+from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.log.commit import after_gc
 from tblctl.tableformat.native.log.import_lists import COLUMNS, read_import_lists
 from tblctl.tableformat.native.table import NativeTable
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from tblctl.results import WriteOutcome
     from tblctl.tableformat.folder.listing import Files
     from tblctl.tableformat.folder.rows import FolderRows
-    from tblctl.tableformat.model.schema.schema import Schema
     from tblctl.tableformat.progress import Progress
 
 COMMIT_BYTES = 4 << 30
@@ -81,7 +83,7 @@ def import_parquet(
         InvalidDataError: files are empty, cut short, encrypted or no Parquet; nothing was committed. Or a file is
             damaged, or was written meanwhile: what was committed before stays.
         SchemaMismatchError: files do not fit together, or do not fit the table; names a file and its differences.
-        InvalidOptionError: there are no such files; or `hive` is None and folders have columns.
+        InvalidOptionError: no such files; the table lies in a source; or `hive` is None, and folders have columns.
         InvalidKeyError: the table exists and has another cluster key.
     """
     if commit_bytes < 1:
@@ -92,9 +94,9 @@ def import_parquet(
     if there:
         _require_key(native, cluster_by)
     base, known = lists_of(native) if there else ((), COLUMNS.empty_table())
-    found = _sorted_out(find_sources(source, lambda place: Storage(place, storage_options)), known)
-    types = {field.name: field.type for field in native.head().schema.arrow} if there else {}
-    work = [item.work(hive, types, progress) for item in found if len(item.new)]
+    found = _sorted_out(_apart(find_sources(source, native.storage.elsewhere), native.storage), known)
+    columns = native.head().schema.arrow if there else _columns_of_folders(found, hive)
+    work = [item.work(hive, columns, progress) for item in found if len(item.new)]
     if work and not there:
         _create(location, work, cluster_by, storage_options)
     run = _Run(native, base=base, memory_bytes=memory_bytes, commit_bytes=commit_bytes, progress=progress)
@@ -119,8 +121,9 @@ class _Sorted:
     known_count: int
     changed: tuple[str, ...]
 
-    def work(self, hive: bool | None, types: Mapping[str, pa.DataType], progress: Progress | None) -> _Work:
-        """Return the new files with their footers read."""
+    def work(self, hive: bool | None, columns: pa.Schema, progress: Progress | None) -> _Work:
+        """Return the new files with their footers read. `columns` have the types that folders' columns get."""
+        types = {field.name: field.type for field in columns}
         rows = self.source.rows(self.new, hive=hive, types=types, progress=progress)
         return _Work(rows=rows, listed=self.listed)
 
@@ -164,6 +167,44 @@ def _listed(source: Source) -> pa.Table:
     )
 
 
+def _apart(sources: Sequence[Source], table: Storage) -> Sequence[Source]:
+    """Return the sources; refuse a table inside of one: the next import would find the table's own files.
+
+    Raises:
+        InvalidOptionError: it is.
+    """
+    place = str(Path(table.url).resolve()) if table.is_local else table.url
+    for source in sources:
+        if source.port.lists(place):
+            msg = (
+                f"{table.url} lies in {source.port.location}, whose files are to be imported: the next import would "
+                "find the table's own files there; give the table a place outside"
+            )
+            raise InvalidOptionError(msg)
+    return sources
+
+
+def _columns_of_folders(found: Sequence[_Sorted], hive: bool | None) -> pa.Schema:
+    """Return the columns that the folders of all sources give a new table: of each source alone, types may differ."""
+    texts: dict[str, list[str | None]] = {}
+    for item in found:
+        if hive is not False and len(item.new):
+            given = item.source.partitions(item.new)
+            for key in given.keys:
+                texts.setdefault(key, []).extend(given.texts(key))
+    return pa.schema([(key, type_of_texts(values)) for key, values in texts.items()])
+
+
+def _require_fit(work: Sequence[_Work], schema: Schema) -> None:
+    """Refuse files whose rows cannot be converted to a table's schema; names one.
+
+    Raises:
+        SchemaMismatchError: lists every difference of one file.
+    """
+    for item in work:
+        input_of(item.rows, ()).require_fit(schema, names_file=True)
+
+
 def lists_of(native: NativeTable) -> tuple[tuple[str, ...], pa.Table]:
     """Return the names of a table's lists of imported files, and the files in them."""
     head = native.head()
@@ -193,6 +234,7 @@ def _create(
 ) -> None:
     """Create a table with the columns of all files."""
     schema = united([item.rows for item in work])
+    _require_fit(work, Schema.create(schema))
 
     def skim(columns: Sequence[str]) -> Iterator[pa.Table]:
         target = pa.schema([schema.field(name) for name in columns])
@@ -264,9 +306,7 @@ class _Run:
         """
         if not work:
             return None
-        schema = self._native.head().schema
-        for item in work:
-            self._input(item, np.arange(0)).require_fit(schema)
+        _require_fit(work, self._native.head().schema)
         table = Table(self._native)
         self._total_bytes = sum(int(item.rows.files.size_bytes.sum()) for item in work)
         portions = [(item, places) for item in work for places in item.portions(self._commit_bytes)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tblctl.tableformat.errors import InvalidOptionError, TableNotFoundError
+from tblctl.tableformat.errors import InvalidOptionError, TableNotFoundError, UnsupportedFormatError
 from tblctl.tableformat.folder.listing import refuse_tables
-from tblctl.tableformat.folder.names import ENDING, Chosen, split_glob
-from tblctl.tableformat.folder.partitions import Partitions
+from tblctl.tableformat.folder.names import ENDING, Chosen, partition_of, split_glob
+from tblctl.tableformat.folder.partitions import Partitions, keys_of
 from tblctl.tableformat.folder.port import FolderPort
 from tblctl.tableformat.folder.rows import FolderRows
 from tblctl.tableformat.storage import Storage
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
     from tblctl.tableformat.folder.listing import Files
     from tblctl.tableformat.progress import Progress
+
+LOG = logging.getLogger("tblctl")
+
+_TABLES = {
+    "delta:": "`tblctl info delta:PATH --columns ..` measures it, and ends with a command that copies its rows",
+    "iceberg://": "it is clustered where it is, by `tblctl recluster iceberg://..`; or let an engine "
+    "write its rows as Parquet",
+}
+"""What locations of tables of other formats begin with, and how to go on."""
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -43,6 +53,14 @@ class Source:
             msg = f"there is no file *{ENDING} to read at {port.location}"
             raise InvalidOptionError(msg) from error
 
+    def partitions(self, files: Files) -> Partitions:
+        """Return what the folders of some of the files say; there is at least one.
+
+        Raises:
+            SchemaMismatchError: files are in folders of different keys.
+        """
+        return Partitions.of(files, self.port.location, above=self.above)
+
     def rows(
         self,
         files: Files,
@@ -64,8 +82,11 @@ class Source:
             InvalidOptionError: `hive` is None, and folders have columns that files do not have.
             InvalidDataError, SchemaMismatchError: as for `FolderRows`.
         """
-        given = None if hive is False else Partitions.of(files, self.port.location, above=self.above)
+        given = None if hive is False else self.partitions(files)
         found = FolderRows(self.port, files, given, types=types, progress=progress)
+        if hive is False:
+            schemas = [schema for _, schema in found.schemas]
+            warn_of_nulls(self.port.location, keys_of(files, above=self.above), schemas, types)
         if hive is None and given is not None and found.given:
             names = ", ".join(found.given)
             msg = (
@@ -75,6 +96,34 @@ class Source:
             )
             raise InvalidOptionError(msg)
         return found
+
+
+def warn_of_nulls(
+    place: str, keys: Collection[str], schemas: Iterable[pa.Schema], columns: Collection[str]
+) -> None:
+    """Warn of columns of a table that only the names of folders give, where these are left out.
+
+    Args:
+        place: where the files are.
+        keys: what the folders give.
+        schemas: what the files have.
+        columns: of the table.
+    """
+    lacking = {key for key in keys for schema in schemas if key in columns and key not in schema.names}
+    if lacking:
+        LOG.warning(
+            "%s: folders' names are left out (hive=False, --no-hive) and files lack these columns of the table, which "
+            "are NULL in their rows: %s",
+            place,
+            ", ".join(sorted(lacking)),
+        )
+
+
+def warn_of_nulls_in(paths: Paths, schema: pa.Schema, columns: Collection[str]) -> None:
+    """Do as `warn_of_nulls` for plain files (`are_plain_files`), of which the first has a schema."""
+    for text in _texts(paths):
+        folder = _above(text.rpartition("/")[0])
+        warn_of_nulls(text, partition_of(folder).keys, [schema], columns)
 
 
 def find_sources(paths: Paths, reach: Callable[[str], Storage]) -> list[Source]:
@@ -122,11 +171,18 @@ def _is_many(text: str) -> bool:
 
 
 def _texts(paths: Paths) -> list[str]:
-    if isinstance(paths, str | os.PathLike):
-        return [os.fspath(paths)]
-    if not paths:
+    found = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    if not all(text.strip() for text in found):  # as a path, "" is the folder of now, with all below it
+        raise InvalidOptionError("a folder, glob or file to read is empty text; `.` is the folder of now")
+    if not found:
         raise InvalidOptionError("name at least one folder, glob or file to read")
-    return [os.fspath(path) for path in paths]
+    for text in found:
+        for scheme, why in _TABLES.items():
+            if text.startswith(scheme):
+                raise UnsupportedFormatError(
+                    f"{text} is a table, and rows are read from Parquet files only: {why}"
+                )
+    return found
 
 
 def _elsewhere(text: str, reach: Callable[[str], Storage]) -> Source:

@@ -83,8 +83,8 @@ class Table(ClusteredTable):
 
         Args:
             data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`
-                (Polars, pandas, DuckDB); the path of a Parquet or Arrow file, of a folder of Parquet files, a glob, or
-                several of these; a Spark DataFrame, whose session writes it.
+                (Polars, DuckDB; pandas, with the named parts of its index); the path of a Parquet or Arrow file, of a
+                folder of Parquet files, a glob, or several of these; a Spark DataFrame, whose session writes it.
             hive: whether folders `key=value` in such paths are columns. None refuses files that lie in such folders,
                 unless they have the columns themselves.
             memory_bytes: memory budget for rows, in each task if Spark writes; None for the table's option.
@@ -218,10 +218,14 @@ class Table(ClusteredTable):
         native = self._native
         if are_paths(data):
             from tblctl.importing import rows_of
-            from tblctl.sources import are_plain_files
+            from tblctl.sources import are_plain_files, warn_of_nulls_in
 
             if not are_plain_files(data, hive):
                 return rows_of(data, native.storage.elsewhere, hive=hive, schema=native.head().schema)
+            found = open_source(data, native.storage.elsewhere)
+            if hive is False:
+                warn_of_nulls_in(data, found.schema, native.head().schema.names)
+            return found
         return open_source(data, native.storage.elsewhere)
 
     def _followed(self, outcome: WriteOutcome, head: Snapshot, recluster: bool) -> WriteOutcome:

@@ -96,7 +96,7 @@ def failure_of(error: BaseException, *, debug: bool) -> Failure:
         return Failure(exit_code=WRONG_USAGE, code="usage", message=error.format_message(), intro="")
     if isinstance(error, click.UsageError):
         command = f"{error.ctx.command_path} --help" if error.ctx else "tblctl --help"
-        message = error.format_message()
+        message = error.format_message().replace("\n\t", " ")  # click puts each choice on a line
         return Failure(exit_code=WRONG_USAGE, code="usage", message=message, hint=f"see: {command}")
     if isinstance(error, click.ClickException):
         return Failure(exit_code=FAILED, code="failed", message=error.format_message())

@@ -72,7 +72,7 @@ def read_conditions(file: str, reach: Callable[[str], Storage], schema: Schema) 
 
     Raises:
         InvalidKeyError: there is no such file, it is too large or not text, or has no condition or too many.
-        InvalidPredicateError: a condition cannot be read, names no column, or can hold for no row; says where.
+        InvalidPredicateError: a condition cannot be read, holds for all rows or for none; says where.
     """
     texts = split_predicates(_text_of(file, reach))
     if not texts:
@@ -115,7 +115,7 @@ def _condition(file: str, item: PredicateText, schema: Schema) -> Node:
         raise InvalidPredicateError(f"{file}: {error}", **error.details) from error
     problem = None
     if not any(tests_of(node)):
-        problem = "it names no column"
+        problem = "it holds for all rows or for none, whatever the values of columns"
     elif tests := contradiction(node):
         problem = f"no row satisfies {tests}"
     if problem:

@@ -61,7 +61,10 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 def _require_matplotlib() -> None:
     if find_spec("matplotlib") is None:
-        msg = "pictures are drawn with matplotlib, which is not installed: pip install 'tblctl[pictures]'"
+        msg = (
+            "pictures are drawn with matplotlib, which is not installed: install the extra pictures, "
+            "pip install '.[pictures]' in the checkout"
+        )
         raise InvalidOptionError(msg)
 
 

@@ -35,10 +35,12 @@ class Reading:
     Attributes:
         time: seconds since 1970 of queries whose time the log does not have.
         unused: how many queries were not used, by reason.
+        undated: how many queries of a log with times have none that can be read, and got that of `time`.
     """
 
     time: float
     unused: Counter[str] = field(default_factory=Counter)
+    undated: int = 0
 
 
 def open_stream(path: Path) -> io.BufferedReader:

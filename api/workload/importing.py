@@ -45,6 +45,7 @@ _MOST_WHOLE_BYTES = 64 << 20
 """A file that is one JSON object, or SQL, is read whole, and not larger."""
 
 _MOST_WHERE = 16_384
+_NAMES_SHOWN = 12
 _CHUNK_BYTES = 1 << 20
 
 
@@ -59,6 +60,7 @@ class ImportedLog:
         stand_for: the queries that they stand for: more of them if the log had more than the limit.
         unused: queries and lines that were not used, by reason.
         left_out: parts of conditions that were left out, by reason: these queries are taken to read more.
+        undated: queries whose time cannot be read, or is missing, in a log with times: they have that of the file.
         was_known: it was imported before, and nothing was done.
     """
 
@@ -68,6 +70,7 @@ class ImportedLog:
     stand_for: int = 0
     unused: Mapping[str, int]
     left_out: Mapping[str, int]
+    undated: int = 0
     was_known: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,7 +128,7 @@ def import_logs(
 
     Raises:
         InvalidDataError: a file cannot be read, or of what kind it is cannot be told.
-        InvalidOptionError: nothing is recorded of such tables.
+        InvalidOptionError: nothing is recorded of such tables; or no row of a file has the column of times.
     """
     place = port.log_place()
     known = {file.id for file in log_files(place)}
@@ -153,6 +156,7 @@ def import_logs(
                 stand_for=total,
                 unused=dict(source.reading.unused.most_common()),
                 left_out=dict(source.conditions.left_out.most_common()),
+                undated=source.reading.undated,
             )
         )
     return tuple(found)
@@ -262,6 +266,10 @@ class _Source:
             log = self._text_log()
             reader = TextReader(**self._common, kind=self.kind, log=log)
             yield from reader.read(row for path in self.files for row in self._rows(path))
+            if self.request.time_column and reader.names and not reader.has_times:
+                names = ", ".join(reader.names[:_NAMES_SHOWN])
+                msg = f"{self.files[0]}: no row has a time in {self.request.time_column!r}; the first has: {names}"
+                raise InvalidOptionError(msg)
 
     @property
     def _common(self) -> dict[str, Any]:

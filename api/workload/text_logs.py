@@ -121,11 +121,17 @@ class TextReader:
 
     def __post_init__(self) -> None:
         self._known: dict[str, list[Asked] | str] = {}
+        self.names: tuple[str, ...] = ()
+        """Columns of the first row."""
+        self.has_times = False
+        """Whether any row so far has a value in the column of times."""
 
     def read(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Query]:
         """Yield the queries of some rows."""
         log = self.log
         for row in rows:
+            self.names = self.names or tuple(map(str, row))
+            self.has_times = self.has_times or value_at(row, log.time) is not None
             text = value_at(row, log.text)
             if not isinstance(text, str) or not text.strip():
                 self.reading.unused[f"a row has no text in {log.text}"] += 1
@@ -142,6 +148,8 @@ class TextReader:
             self.reading.unused[asked] += 1
             return
         time = time_of(value_at(row, self.log.time)) if self.log.time else None
+        if time is None and self.log.time:
+            self.reading.undated += len(asked)
         figures = self._figures(row) if len(asked) == 1 else {}
         for item in asked:
             yield Query(

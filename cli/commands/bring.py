@@ -150,8 +150,8 @@ def print_import(outcome: tblctl.ImportOutcome) -> None:
         more = f" and {len(changed) - FILES_SHOWN:,} more" if len(changed) > FILES_SHOWN else ""
         names = ", ".join(map(render.printable, changed[:FILES_SHOWN]))
         page.put_paragraph(
-            f"{render.count(len(changed), 'file')} written again since they were taken, and not taken again: {names}"
-            f"{more}. `tblctl overwrite --where ..` replaces rows",
+            f"{render.count(len(changed), 'file')} {'was' if len(changed) == 1 else 'were'} taken before and written "
+            f"again since, and not taken again: {names}{more}. `tblctl overwrite --where ..` replaces rows",
             indent=0,
         )
     if outcome.note:

@@ -22,7 +22,7 @@ HIVE = click.option(
     "--hive/--no-hive",
     default=None,
     help="Whether folders key=value above files are columns. If neither is said, files that lie in such folders are "
-    "refused, unless they have the columns themselves.",
+    "refused, unless they have the columns themselves. --no-hive makes such a column of the table NULL, and warns.",
 )
 MEMORY = params.size_option(
     "--memory",

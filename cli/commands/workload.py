@@ -29,7 +29,7 @@ SHOWN_COLUMNS = 12
     hot [{low, high, share}]}], drift, without_condition, unreadable, blocks_read, blocks_total, blocks_needed,
     rows_matched_share (null if unknown), files, damaged_lines, other_files, dropped;
     of an import: object: files [{path, kind, queries, stand_for, unused {reason: count},
-    left_out {reason: count}, was_known}]""",
+    left_out {reason: count}, undated, was_known}]""",
 )
 @params.LOCATION
 @click.argument("words", metavar="[import|FILE]...", nargs=-1)
@@ -93,7 +93,7 @@ def workload(
     if as_json:
         render.print_json(report.to_dict())
     else:
-        put_report(report)
+        put_report(report, since)
 
 
 def put_imports(found: tuple[tblctl.ImportedLog, ...]) -> None:
@@ -106,15 +106,21 @@ def put_imports(found: tuple[tblctl.ImportedLog, ...]) -> None:
         page.put_paragraph(f"{item.path} ({item.kind}): {queries(item.queries)}{more}", indent=2)
         for reason, count in item.unused.items():
             page.put_paragraph(f"  not used {count:,}: {reason}", indent=4)
+        if item.undated:
+            page.put_paragraph(
+                f"  dated by the file {item.undated:,}: a time is missing, or cannot be read", indent=4
+            )
         for reason, count in item.left_out.items():
             page.put_paragraph(f"  left out of conditions {count:,}: {reason}", indent=4)
 
 
-def put_report(found: tblctl.WorkloadReport) -> None:
-    """Print the figures, and the columns with what is asked of them."""
+def put_report(found: tblctl.WorkloadReport, since: str | None) -> None:
+    """Print the figures, and the columns with what is asked of them; of all queries, or of those `since` a time."""
     if not found.query_count:
         page.put(
-            "no query is recorded: set recluster.record=on, or import a log (tblctl workload LOC import FILE...)"
+            f"no query is recorded of the time since {since}: leave --since out, or name an earlier time"
+            if since is not None
+            else "no query is recorded: set recluster.record=on, or import a log (tblctl workload LOC import FILE...)"
         )
         put_losses(found)
         return

@@ -74,7 +74,10 @@ def read_log(location: str | os.PathLike[str], options: Mapping[str, Any] | None
         from deltalake.exceptions import DeltaError, DeltaProtocolError
         from deltalake.exceptions import TableNotFoundError as NotFoundError
     except ImportError as error:
-        msg = "Delta tables are read with the package deltalake, which is not installed: pip install 'tblctl[delta]'"
+        msg = (
+            "Delta tables are read with the package deltalake, which is not installed: install the extra delta, "
+            "pip install '.[delta]' in the checkout"
+        )
         raise UnsupportedBackendError(msg) from error
     text = os.fspath(location).removeprefix(SCHEME)
     uri = text if "://" in text else str(Path(text).expanduser().resolve())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -24,6 +26,7 @@ from tblctl.tableformat.folder.names import (
     PROBES,
     Chosen,
     is_block,
+    is_left_out,
     may_be_inside,
     table_of,
 )
@@ -40,6 +43,9 @@ _USE_ENGINE = (
     "`tblctl append LOC -`, an Arrow stream"
 )
 _MOST_PARENTS = 8
+_MOST_SHOWN = 200
+
+LOG = logging.getLogger("tblctl")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,6 +90,7 @@ class Files:
 def list_files(storage: Storage, chosen: Chosen, *, most_in_vain: int = 100_000) -> Files:
     """Return the files of a folder that count. O(n); as columns, so that a million of them are no objects.
 
+    Where all that are not hidden count, the log warns of links, and of files that may be Parquet with another ending.
     Listing ends if none of the first `most_in_vain` counts: a mistyped location may be a whole bucket.
 
     Raises:
@@ -95,6 +102,8 @@ def list_files(storage: Storage, chosen: Chosen, *, most_in_vain: int = 100_000)
     names: list[str] = []
     sizes: list[int] = []
     times: list[float] = []
+    is_whole = chosen == Chosen()
+    left_out = _LeftOut()
     for seen, item in enumerate(storage.list(chosen.prefix)):
         if seen > most_in_vain and not names:
             break
@@ -111,13 +120,46 @@ def list_files(storage: Storage, chosen: Chosen, *, most_in_vain: int = 100_000)
             names.append(item.name)
             sizes.append(item.size_bytes)
             times.append(item.modified_seconds)
-    if not names or (chosen == Chosen() and all(map(is_block, names))):
+        elif is_whole and is_left_out(item.name):
+            left_out.add(item.name)
+    if not names or (is_whole and all(map(is_block, names))):
         raise TableNotFoundError(_nothing(storage, chosen))
+    left_out.warn(storage.url, f"the ending is not {ENDING}; a glob in quotes takes any name")
+    if is_whole and storage.is_local:
+        _links(storage.url).warn(storage.url, "links are not followed; name what they lead to")
     return Files(
         names=pa.array(names, pa.large_string()),
         size_bytes=np.array(sizes, np.int64),
         modified_seconds=np.array(times, np.float64),
     )
+
+
+@dataclass
+class _LeftOut:
+    """How many files do not count that somebody may think of, and the first."""
+
+    count: int = 0
+    example: str = ""
+
+    def add(self, name: str) -> None:
+        """Count a file."""
+        self.count += 1
+        self.example = self.example or name[:_MOST_SHOWN]
+
+    def warn(self, place: str, why: str) -> None:
+        """Say in the log what is left out, if anything is."""
+        if self.count:
+            files = "1 file is" if self.count == 1 else f"{self.count:,} files are"
+            LOG.warning("%s: %s left out, such as %r: %s", place, files, self.example, why)
+
+
+def _links(folder: str) -> _LeftOut:
+    """Return the links of Parquet's ending right in a folder of this machine: what lists it does not follow links."""
+    found = _LeftOut()
+    with os.scandir(folder) as entries:
+        for name in sorted(e.name for e in entries if e.is_symlink() and e.name.endswith(ENDING)):
+            found.add(name)
+    return found
 
 
 def refuse_tables(storage: Storage, chosen: Chosen) -> None:

@@ -19,6 +19,9 @@ ENDING = ".parquet"
 NULL = "__HIVE_DEFAULT_PARTITION__"
 """What Hive and Spark write for a null."""
 
+_LIKE_PARQUET = re.compile(r"(?i:[^/]+\.(?:parquet|parq|pq)(?:\.[^/]*)?)|[^/.]+")
+"""Names of files that are often Parquet: `a.PARQUET`, `a.parquet.snappy`, `d.pq`, and those without an ending."""
+
 _MAGIC = re.compile(r"[*?\[]")
 _WEB = re.compile(r"\bhttps?://", re.IGNORECASE)
 DELTA_LOG = "_delta_log"
@@ -91,10 +94,18 @@ class Chosen:
         return found is not None and (found["below"] is None or _is_visible(found["below"]))
 
 
+def is_left_out(name: str) -> bool:
+    """Return whether a file does not count for its ending alone, though its name is one that Parquet files have."""
+    last = name.rpartition("/")[2]
+    return not last.endswith(ENDING) and _LIKE_PARQUET.fullmatch(last) is not None and not _is_hidden(name)
+
+
 def _is_visible(name: str) -> bool:
-    parts = name.split("/")
-    hidden = any(part[:1] in {".", "_"} and "=" not in part for part in parts)
-    return parts[-1].endswith(ENDING) and not hidden
+    return name.endswith(ENDING) and not _is_hidden(name)
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part[:1] in {".", "_"} and "=" not in part for part in name.split("/"))
 
 
 def _regex(pattern: str) -> str:

@@ -69,11 +69,7 @@ class Partitions:
 
     def type_of(self, key: str) -> pa.DataType:
         """Return the type of a column: whole numbers if all values are, else text."""
-        texts = self.texts(key)
-        if not are_integers(texts):
-            return pa.string()
-        fits = all(text is None or -(2**31) <= int(text) < 2**31 for text in texts)
-        return pa.int32() if fits else pa.int64()
+        return type_of_texts(self.texts(key))
 
     def values(self, key: str, kind: pa.DataType) -> pa.Array:
         """Return the value of each folder in a type.
@@ -102,6 +98,20 @@ class Partitions:
             FolderColumn(name=key, values=self.values(key, self.type_of(key)).take(taken))
             for key in self.keys
         )
+
+
+def keys_of(files: Files, *, above: str = "") -> frozenset[str]:
+    """Return the columns that the folders of any of the files give; see `Partitions.of`."""
+    folders = pc.unique(pc.replace_substring_regex(files.names, r"/?[^/]*$", ""))
+    return frozenset(key for folder in folders.to_pylist() for key in partition_of(above + folder).keys)
+
+
+def type_of_texts(texts: Sequence[str | None]) -> pa.DataType:
+    """Return the type of the values of a column: whole numbers if all are, else text."""
+    if not are_integers(texts):
+        return pa.string()
+    fits = all(text is None or -(2**31) <= int(text) < 2**31 for text in texts)
+    return pa.int32() if fits else pa.int64()
 
 
 def _shown(keys: Sequence[str]) -> str:

@@ -74,6 +74,13 @@ class FolderPort:
         more = f" and {len(self._chosen.names) - 1:,} more" if len(self._chosen.names) > 1 else ""
         return self._storage.url if below is None else f"{self._storage.url}/{below}{more}"
 
+    def lists(self, url: str) -> bool:
+        """Return whether a list of the files meets what is at a URL, or below it."""
+        root = self._storage.url.rstrip("/")
+        if self._chosen.names or not (url == root or url.startswith(f"{root}/")):
+            return False
+        return f"{url.removeprefix(root).lstrip('/')}/".startswith(self._chosen.prefix)
+
     @property
     def storage(self) -> Storage:
         """Where the files are."""

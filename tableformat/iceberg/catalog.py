@@ -294,7 +294,10 @@ def catalog_errors(what: str, options: Mapping[str, str]) -> Iterator[None]:
         msg = f"{what}: access is denied: {_brief(error, options)}; {hint}"
         raise AccessDeniedError(msg) from _shown(error, options)
     except (exceptions.NotInstalledError, ImportError) as error:
-        msg = f"{what}: {_brief(error, options)}; a library is missing: pip install 'tblctl[iceberg]'"
+        msg = (
+            f"{what}: {_brief(error, options)}; a library is missing: install the extra iceberg, "
+            "pip install '.[iceberg]' in the checkout"
+        )
         raise InvalidOptionError(msg) from _shown(error, options)
     except exceptions.ResolveError as error:
         msg = f"{what}: its metadata does not follow the specification: {_brief(error, options)}"

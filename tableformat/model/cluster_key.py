@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
@@ -511,8 +512,10 @@ def _parse_column(scanner: TextScanner) -> tuple[str, int | None, str]:
         problem = f"{function}(...) is a whole cluster key; here columns and transforms of columns can stand"
         raise scanner.error(problem, start)
     if function not in (*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS, "identity"):
-        known = ", ".join((*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS))
-        raise scanner.error(f"{first!r} is not a transform, expected one of {known}", start)
+        known = (*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS)
+        near = get_close_matches(function, (*known, *CURVES, TREE), 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise scanner.error(f"{first!r} is not a transform{hint}, expected one of {', '.join(known)}", start)
     width = None
     if function in _WIDTH_TRANSFORMS:
         width = scanner.number(1, _MAX_WIDTH)

@@ -363,7 +363,7 @@ class S3Backend:
             import s3fs
             from fsspec.asyn import sync
         except ImportError as error:
-            msg = f"s3://{self._root} needs s3fs ({error}): pip install 'tblctl[s3]'"
+            msg = f"s3://{self._root} needs s3fs ({error}): install the extra s3, pip install '.[s3]' in the checkout"
             raise UnsupportedBackendError(msg, url=f"s3://{self._root}") from None
         defaults = {"use_listings_cache": False, "skip_instance_cache": True, "default_cache_type": "none"}
         try:

@@ -65,3 +65,18 @@ def test_a_condition_of_another_library_is_refused_at_once(memory_url: str, wher
         with pytest.raises(InvalidPredicateError, match="write it as SQL"):
             use(where=where)
     assert table.snapshot.sequence == 1
+
+
+def test_named_parts_of_a_pandas_index_are_columns(memory_url: str) -> None:
+    indexed = pd.DataFrame(FRAME).set_index("a")
+    table = tblctl.create(memory_url, indexed)
+    assert table.schema.names == ["a", "b"]
+    table.append(indexed)
+    table.append(pd.DataFrame({**FRAME, "c": [0, 0]}).set_index(["b", "a"])[[]])
+    table.append(pd.DataFrame(FRAME).set_index("a", drop=False))
+    table.append(pd.DataFrame(FRAME)[1:])  # an index without a name is none
+    rows = table.scan().to_arrow()
+    assert sorted(rows["a"].to_pylist()) == [1, 1, 1, 2, 2, 2, 2]
+    assert rows["b"].null_count == 0
+    table.overwrite(indexed)
+    assert table.scan().to_arrow()["a"].null_count == 0

@@ -119,7 +119,7 @@ NAMES = {
     """,
     "ColumnUse": "column equal hot listed other prefix range share share_after share_before",
     "HotRange": "high low share",
-    "ImportedLog": "kind left_out path queries stand_for unused was_known",
+    "ImportedLog": "kind left_out path queries stand_for undated unused was_known",
     "Candidate": """
         average_blocks_read average_depth average_overlaps blocks_read caveats distinct_bounds inexact_block_count
         named_by null_share range_share terms unknown_block_count why

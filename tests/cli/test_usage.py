@@ -102,6 +102,7 @@ def test_without_a_command_the_help_is_shown_as_wrong_usage() -> None:
         (["tag", "t", "v1", "--delete", "--at", "7"], "exclude each other"),
         (["drop", "t"], "add --yes if that is meant"),
         (["gc", "t", "--keep", "0"], "--keep"),
+        (["completion"], "Choose from: bash, zsh, fish\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

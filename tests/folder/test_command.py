@@ -212,7 +212,7 @@ def test_import_says_what_it_took_what_it_knew_and_what_changed(tmp_path):
     os.utime(folder / "part-1.parquet", (1, 1))
     again = " ".join(run("import", folder, tmp_path / "t").split())
     assert again.startswith(
-        "2 files taken before 1 file written again since they were taken, and not taken again"
+        "2 files taken before 1 file was taken before and written again since, and not taken again"
     )
     assert "part-1.parquet" in again
     assert again.endswith("there is no new file: nothing was committed")

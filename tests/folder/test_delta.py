@@ -151,7 +151,7 @@ def test_a_damaged_log_and_a_missing_package_are_named(tmp_path, monkeypatch):
     with pytest.raises(CorruptTableError, match=f"{tmp_path} cannot be read as a Delta table"):
         tblctl.open(tmp_path)
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(UnsupportedBackendError, match=r"pip install 'tblctl\[delta\]'"):
+    with pytest.raises(UnsupportedBackendError, match=r"pip install '\.\[delta\]'"):
         tblctl.open(tmp_path)
 
 

@@ -107,6 +107,95 @@ def test_folders_become_columns_if_that_is_said(tmp_path):
     assert tblctl.open(tmp_path / "u").schema.names == ["id"]
 
 
+def test_the_folders_of_several_sources_have_one_type_of_a_column(tmp_path):
+    write(tmp_path / "in", "m=1/a.parquet", {"id": [1]})
+    write(tmp_path / "in", "m=x/a.parquet", {"id": [2]})
+    write(tmp_path / "own", "a.parquet", {"id": [3], "m": [7]})
+    bring([tmp_path / "in" / "m=1", tmp_path / "in" / "m=x"], tmp_path / "t", hive=True)
+    rows = tblctl.open(tmp_path / "t").scan().to_arrow().to_pylist()
+    assert sorted(rows, key=str) == [{"id": 1, "m": "1"}, {"id": 2, "m": "x"}]
+    with pytest.raises(SchemaMismatchError, match=r"own/a\.parquet: .*m: expected string, got int64"):
+        bring([tmp_path / "own", tmp_path / "in" / "m=x"], tmp_path / "u", hive=True)
+    assert not tblctl.exists(tmp_path / "u"), "nothing is created before all files are known to fit"
+
+
+def test_a_column_of_the_table_that_becomes_null_since_folders_do_not_count_is_warned_of(tmp_path, caplog):
+    write(tmp_path / "in", "year=2024/a.parquet", {"id": [1]})
+    write(tmp_path / "own", "year=2025/a.parquet", {"id": [2], "year": pa.array([2025], pa.int32())})
+    bring(tmp_path / "in", tmp_path / "new", hive=False)
+    table = tblctl.create(tmp_path / "t", "id: int64, year: int32")
+    bring(tmp_path / "own", table.location, hive=False)
+    table.append(tmp_path / "in", hive=True)
+    assert not caplog.messages, "nothing is lost"
+    for number, take in enumerate(
+        (
+            lambda: bring(tmp_path / "in", table.location, hive=False),
+            lambda: table.append(tmp_path / "in", hive=False),
+            lambda: table.append(tmp_path / "in" / "year=2024" / "a.parquet", hive=False),
+        ),
+        1,
+    ):
+        take()
+        assert len(caplog.messages) == number
+        assert "NULL in their rows: year" in caplog.messages[-1]
+
+
+def test_files_of_a_folder_that_are_left_out_for_their_ending_are_counted_with_an_example(tmp_path, caplog):
+    for name in ("a.PARQUET", "b.parquet", "c.parquet.snappy", "y=1/d.pq", "part-0"):
+        write(tmp_path / "in", name, {"id": [1]})
+    for name in ("_SUCCESS", ".b.parquet.crc", "_temporary/x.pq", "notes.txt"):
+        write(tmp_path / "in", name, {"id": [1]})
+    (tmp_path / "in" / "l.parquet").symlink_to(tmp_path / "in" / "b.parquet")
+    bring(tmp_path / "in", tmp_path / "t")
+    said, links = caplog.messages
+    assert f"{tmp_path / 'in'}: 4 files are left out, such as 'a.PARQUET': the ending" in said
+    assert "1 file is left out, such as 'l.parquet': links are not followed" in links
+    tblctl.open(tmp_path / "in")
+    assert caplog.messages == [said, links] * 2, "whoever measures a folder is told, too"
+    bring([tmp_path / "in" / "b.parquet", str(tmp_path / "in" / "*.PARQUET")], tmp_path / "t")
+    assert len(caplog.messages) == 4, "a file and a glob say what is meant"
+
+
+def test_a_link_to_a_file_is_taken_by_append_as_by_import(tmp_path):
+    (tmp_path / "up").mkdir()
+    (tmp_path / "up" / "l.parquet").symlink_to(write(tmp_path, "a.parquet", {"id": [1]}))
+    bring(tmp_path / "up" / "l.parquet", tmp_path / "t")
+    tblctl.open(tmp_path / "t").append(str(tmp_path / "up" / "l.parquet"))
+    assert ids(tmp_path / "t") == [1, 1]
+
+
+def test_a_table_inside_of_its_source_is_refused_at_once(tmp_path, monkeypatch):
+    folder = interleaved(tmp_path / "in", count=1, rows=1)
+    (tmp_path / "link").symlink_to(folder)
+    for source, target in (
+        ("in", "in/tab"),
+        ("in/*.parquet", "in/x/tab"),
+        ("link", "in/tab"),
+        ("in", "link/tab"),
+    ):
+        with pytest.raises(InvalidOptionError, match="place outside"):
+            bring(str(tmp_path / source), tmp_path / target)
+    assert [path.name for path in folder.iterdir()] == ["part-0.parquet"]
+    bring([folder / "part-0.parquet", str(folder / "p*.parquet")], folder / "tab")
+    assert bring(str(folder / "p*.parquet"), folder / "tab").files_known == 1, (
+        "such a list does not meet the table"
+    )
+
+
+def test_tables_of_other_formats_are_no_sources_and_the_error_says_how_to_go_on(tmp_path):
+    table = tblctl.create(tmp_path / "t", "id: int64")
+    for given, way in (("delta:x", "info delta:PATH --columns"), ("iceberg://c/a.b", "recluster iceberg://")):
+        for use in (table.append, lambda paths: bring(paths, tmp_path / "t")):
+            with pytest.raises(UnsupportedFormatError, match=way):
+                use(given)
+
+
+def test_columns_like_those_of_a_folder_are_refused_with_what_to_name(tmp_path):
+    folder = interleaved(tmp_path / "in", count=1, rows=1)
+    with pytest.raises(InvalidDataError, match=r"in is a folder: name one of its files"):
+        tblctl.read_schema(folder)
+
+
 def test_a_files_own_column_goes_before_the_folders(tmp_path):
     write(tmp_path / "in", "id=7/a.parquet", {"id": [1]})
     bring(tmp_path / "in", tmp_path / "t")
@@ -200,6 +289,17 @@ def test_tables_and_places_without_files_are_refused_and_links_are_not_followed(
             bring(nothing, tmp_path / "u")
     with pytest.raises(InvalidOptionError, match="commit_bytes is 0"):
         bring(folder, tmp_path / "u", commit_bytes=0)
+
+
+def test_an_empty_source_is_refused_and_not_the_folder_of_now(tmp_path, monkeypatch):
+    interleaved(tmp_path, count=1, rows=1)
+    monkeypatch.chdir(tmp_path)
+    table = tblctl.create(tmp_path / "t", "at: int64, id: int64")
+    for paths in ("", ["part-0.parquet", ""], " "):
+        for use in (table.append, table.overwrite, lambda given: bring(given, tmp_path / "t")):
+            with pytest.raises(InvalidOptionError, match="empty text"):
+                use(paths)
+    assert table.snapshot.sequence == 1
 
 
 def test_a_key_that_the_table_does_not_have_is_refused(tmp_path):

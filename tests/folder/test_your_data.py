@@ -15,7 +15,9 @@ from tblctl.cli.main import application
 
 from .files import interleaved
 
-PAGE = (Path(__file__).parents[2] / "docs" / "your-data.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "your-data.md").read_text(encoding="utf-8")
+ALERTING = (DOCS / "alerting.md").read_text(encoding="utf-8")
 
 
 def test_every_example_on_parquet_and_delta_runs(tmp_path, monkeypatch):
@@ -39,3 +41,20 @@ def test_every_example_on_parquet_and_delta_runs(tmp_path, monkeypatch):
     assert tblctl.open("table").snapshot.rows == 12
     assert tblctl.open("plain").info("at").rows == 7
     assert tblctl.open("from_delta").snapshot.rows == 4
+
+
+def test_the_alerts_find_a_table_that_is_wholly_unsorted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = tblctl.create("table", "at: int64")
+    table.append(pa.table({"at": [3, 1]}))
+    table.set_cluster_key("at")
+    assert (table.info().average_depth, table.info().unclustered_share) == (None, 1.0)
+    [alert] = [
+        text
+        for text in re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+        if "SystemExit" in text
+    ]
+    with pytest.raises(SystemExit, match="depth None, 100% of the blocks"):
+        exec(compile(alert, "docs/your-data.md", "exec"), {})
+    for page in (PAGE, ALERTING):
+        assert ".unclustered_share <= 0.2 and (.average_depth // 0) <= 8" in page, "null <= 8 is true"

@@ -275,7 +275,7 @@ def test_a_picture_that_cannot_be_written_is_named(memory_url: str, tmp_path: Pa
 
 def test_without_matplotlib_the_extra_is_named(memory_url: str, tmp_path: Path, monkeypatch):
     monkeypatch.setattr("tblctl.pictures.file.find_spec", lambda name: None)
-    with pytest.raises(errors.InvalidOptionError, match=r"pip install 'tblctl\[pictures\]'"):
+    with pytest.raises(errors.InvalidOptionError, match=r"pip install '\.\[pictures\]'"):
         table_of(memory_url).picture(tmp_path / "out.svg")
 
 

@@ -81,7 +81,7 @@ def test_without_java_it_is_said_what_to_install(java: None, tmp_path: Path) -> 
 
 def test_without_pyspark_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(EngineError, match=r"pip install 'tblctl\[spark\]'"), open_session():
+    with pytest.raises(EngineError, match=r"pip install '\.\[spark\]'"), open_session():
         pass
 
 

@@ -408,7 +408,7 @@ def test_options_that_s3fs_does_not_know_are_refused(minio, options):
 
 def test_without_s3fs_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(UnsupportedBackendError, match=r"tblctl\[s3\]"):
+    with pytest.raises(UnsupportedBackendError, match=r"pip install '\.\[s3\]'"):
         Storage("s3://bucket/table").read("a")
 
 

@@ -386,6 +386,20 @@ def test_text_in_a_named_column_is_imported_from_any_form(
     ]
 
 
+def test_a_column_of_times_that_no_row_has_is_refused_and_times_that_cannot_be_read_are_counted(
+    events: tblctl.Table, tmp_path: Path
+) -> None:
+    row = {"sql": "SELECT id FROM events WHERE id = 5"}
+    path = put(tmp_path / "log.json", [{**row, "at": at} for at in ("2026-01-01", "soon", None)])
+    with pytest.raises(InvalidOptionError, match=r"no row has a time in 'ta'; the first has: sql, at"):
+        events.import_workload(path, text_column="sql", time_column="ta")
+    assert queries(events) == []
+    (found,) = events.import_workload(path, text_column="sql", time_column="at")
+    assert (found.queries, found.undated) == (3, 2)
+    (plain,) = events.import_workload(put(tmp_path / "more.json", [row]), text_column="sql")
+    assert plain.undated == 0, "nobody said that it has times"
+
+
 def test_a_file_is_imported_once_whatever_it_is_called(events: tblctl.Table, tmp_path: Path) -> None:
     path = tmp_path / "a.sql"
     path.write_text("SELECT id FROM events WHERE id = 5")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,23 @@ def test_columns_and_hot_ranges_are_shown(table: tblctl.Table) -> None:
     assert (found["query_count"], found["columns"][0]["column"]) == (4, "id")
     assert json.loads(run("workload", table.location, "--json", "--limit", "1").stdout)["query_count"] == 1
     assert json.loads(run("workload", table.location, "--json", "--since", "1h").stdout)["query_count"] == 4
+
+
+def test_a_time_without_queries_is_not_a_table_without_a_log(table: tblctl.Table, tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(
+        '{"sql": "SELECT id FROM t WHERE id = 5", "at": "2020-01-01"}\n{"sql": "SELECT id FROM t", "at": 0.5}'
+    )
+    done = run("workload", table.location, "import", path, "--text-column", "sql", "--time-column", "at")
+    assert "dated by the file" not in done.stdout
+    path.write_text('{"sql": "SELECT id FROM t", "at": "2020-01-01"}\n{"sql": "SELECT id FROM t", "at": "x"}')
+    os.utime(path, (1e9, 1e9))
+    done = run("workload", table.location, "import", path, "--text-column", "sql", "--time-column", "at")
+    assert "dated by the file 1: a time is missing, or cannot be read" in done.stdout
+    assert (
+        "no query is recorded of the time since 1h: leave --since out"
+        in run("workload", table.location, "--since", "1h").stdout
+    )
 
 
 def test_files_are_imported_and_what_was_not_used_is_said(table: tblctl.Table, tmp_path: Path) -> None:

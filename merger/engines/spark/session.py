@@ -124,7 +124,8 @@ def _pyspark_sessions() -> Any:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise EngineError(
-            f"the Spark engine needs pyspark ({error}): pip install 'tblctl[spark]', and Java 17 or newer"
+            f"the Spark engine needs pyspark ({error}): install the extra spark, pip install '.[spark]' "
+            "in the checkout, and Java 17 or newer"
         ) from error
     return SparkSession
 

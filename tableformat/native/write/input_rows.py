@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from tblctl.tableformat.errors import (
     ObjectNotFoundError,
     SchemaMismatchError,
 )
+from tblctl.tableformat.model.frames import with_index
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import child_fields
 from tblctl.tableformat.parquet.input_files import batches_of, evenly, skimmed
@@ -43,8 +45,12 @@ class InputRows:
     skim: Callable[[Sequence[str]], Iterator[pa.Table]] | None = None
     others: tuple[tuple[str, pa.Schema], ...] = ()
 
-    def require_fit(self, schema: Schema) -> None:
+    def require_fit(self, schema: Schema, *, names_file: bool = False) -> None:
         """Refuse rows that cannot be converted to a table's schema. Nothing is read.
+
+        Args:
+            schema: the table's.
+            names_file: whether the error names the file, even if all rows have one schema.
 
         Raises:
             SchemaMismatchError: lists every difference of one file.
@@ -53,7 +59,7 @@ class InputRows:
             try:
                 Conformer.plan(given, schema)
             except SchemaMismatchError as error:
-                if not self.others:
+                if not (self.others or names_file):
                     raise
                 raise SchemaMismatchError(f"{name or self.name}: {error}", **error.details) from error
 
@@ -82,8 +88,8 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
     """Return the rows of `data`.
 
     Args:
-        data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`; a path
-            or URL of a Parquet or Arrow IPC file, or several.
+        data: a pyarrow Table, RecordBatch, RecordBatchReader or Dataset; anything with `__arrow_c_stream__`, pandas
+            frames with the named parts of their index; a path or URL of a Parquet or Arrow IPC file, or several.
         reach: returns the storage at a folder's path or URL, for files.
 
     Raises:
@@ -106,7 +112,7 @@ def open_source(data: Any, reach: Callable[[str], Storage]) -> InputRows:
     if hasattr(data, "scanner") and hasattr(data, "schema"):
         return _reader(data.scanner(batch_size=_BATCH_ROWS).to_reader(), "the dataset given")
     if hasattr(data, "__arrow_c_stream__"):
-        return _reader(pa.RecordBatchReader.from_stream(data), f"the {type(data).__name__} given")
+        return _reader(pa.RecordBatchReader.from_stream(with_index(data)), f"the {type(data).__name__} given")
     if hasattr(data, "__arrow_c_array__"):
         return open_source(pa.record_batch(data), reach)
     msg = (
@@ -164,8 +170,11 @@ class _File:
 
     @classmethod
     def open(cls, path: str, reach: Callable[[str], Storage]) -> _File:
-        folder, _, name = path.replace(os.sep, "/").rpartition("/")
-        if not folder and path.startswith("/"):
+        here = path if "://" in path or not Path(path).is_symlink() else str(Path(path).resolve())
+        if "://" not in here and Path(here).is_dir():
+            raise InvalidDataError(f"{path} is a folder: name one of its files")
+        folder, _, name = here.replace(os.sep, "/").rpartition("/")
+        if not folder and here.startswith("/"):
             folder = "/"
         storage = reach(folder or ".")
         try:
