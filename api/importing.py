@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,12 +33,14 @@ from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.native.write.input_rows import InputRows
 from tblctl.tableformat.native.write.write_planner import Taken
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.identity import identities
 
 if TYPE_CHECKING:
     from tblctl.results import WriteOutcome
     from tblctl.tableformat.folder.listing import Files
     from tblctl.tableformat.folder.rows import FolderRows
     from tblctl.tableformat.model.schema.schema import Schema
+    from tblctl.tableformat.model.snapshot import Snapshot
     from tblctl.tableformat.progress import Progress
 
 COMMIT_BYTES = 4 << 30
@@ -91,13 +94,13 @@ def import_parquet(
     there = tables.exists(location, storage_options=storage_options)
     if there:
         _require_key(native, cluster_by)
-    base, known = lists_of(native) if there else ((), COLUMNS.empty_table())
-    found = _sorted_out(find_sources(source, lambda place: Storage(place, storage_options)), known)
+    known = _known_of(native) if there else _Known()
+    found = _sorted_out(find_sources(source, lambda place: Storage(place, storage_options)), known.files)
     types = {field.name: field.type for field in native.head().schema.arrow} if there else {}
     work = [item.work(hive, types, progress) for item in found if len(item.new)]
     if work and not there:
         _create(location, work, cluster_by, storage_options)
-    run = _Run(native, base=base, memory_bytes=memory_bytes, commit_bytes=commit_bytes, progress=progress)
+    run = _Run(native, known=known, memory_bytes=memory_bytes, commit_bytes=commit_bytes, progress=progress)
     last = run.carry_out(work, recluster=recluster)
     return ImportOutcome(
         location=native.storage.url,
@@ -136,14 +139,14 @@ def _sorted_out(sources: Sequence[Source], known: pa.Table) -> list[_Sorted]:
             before = known[name].to_numpy()[at] if known.num_rows else np.zeros(len(at), np.int64)
             same &= before == listed[name].to_numpy()
         new = np.flatnonzero(~is_known)
-        changed = listed["path"].take(pa.array(np.flatnonzero(is_known & ~same)))
+        changed = source.files.names.take(pa.array(np.flatnonzero(is_known & ~same)))
         found.append(
             _Sorted(
                 source=source,
                 new=source.files.at(new),
                 listed=listed.take(pa.array(new)),
                 known_count=int((is_known & same).sum()),
-                changed=tuple(changed.to_pylist()),
+                changed=tuple(f"{source.port.storage.url}/{name}" for name in changed.to_pylist()),
             )
         )
         known = pa.concat_tables([known, found[-1].listed])
@@ -153,10 +156,9 @@ def _sorted_out(sources: Sequence[Source], known: pa.Table) -> list[_Sorted]:
 def _listed(source: Source) -> pa.Table:
     """Return what a list of imported files says of a source's files."""
     files = source.files
-    root = pa.scalar(f"{source.port.storage.url}/", pa.large_string())
     return pa.table(
         {
-            "path": pc.binary_join_element_wise(root, files.names, pa.scalar("", pa.large_string())),
+            "path": identities(source.port.storage.identity, files.names),
             "size_bytes": files.size_bytes,
             "modified_us": np.floor(files.modified_seconds * 1e6).astype(np.int64),
         },
@@ -164,14 +166,30 @@ def _listed(source: Source) -> pa.Table:
     )
 
 
-def lists_of(native: NativeTable) -> tuple[tuple[str, ...], pa.Table]:
-    """Return the names of a table's lists of imported files, and the files in them."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Known:
+    """Files that a table took; `lists` names all lists in its snapshot `sequence`. The default is a new table's."""
+
+    sequence: int = 1
+    lists: tuple[str, ...] = ()
+    files: pa.Table = field(default_factory=COLUMNS.empty_table)
+
+
+def _known_of(native: NativeTable, besides: Collection[str] = ()) -> _Known:
+    """Return the files in a table's lists, except for some lists."""
     head = native.head()
     while True:
         try:
-            return tuple(item.path for item in head.imports), read_import_lists(native.storage, head.imports)
+            refs = [ref for ref in head.imports if ref.path not in besides]
+            files = read_import_lists(native.storage, refs)
         except CorruptTableError:
             head = after_gc(native.storage, head)
+        else:
+            return _Known(sequence=head.sequence, lists=_names_of(head), files=files)
+
+
+def _names_of(head: Snapshot) -> tuple[str, ...]:
+    return tuple(ref.path for ref in head.imports)
 
 
 def _require_key(native: NativeTable, cluster_by: str | Sequence[str]) -> None:
@@ -221,6 +239,10 @@ class _Work:
             start = stop
 
 
+_Portion = tuple[_Work, np.ndarray]
+"""Files of one commit, by their places among those of the work."""
+
+
 class _Run:
     """The commits of one import, and what they did so far."""
 
@@ -228,13 +250,15 @@ class _Run:
         self,
         native: NativeTable,
         *,
-        base: tuple[str, ...],
+        known: _Known,
         memory_bytes: int | None,
         commit_bytes: int,
         progress: Progress | None,
     ) -> None:
         self._native = native
-        self._base = base
+        self._base = known.lists  # lists that have none of the files to come
+        self._sequence = known.sequence  # of the snapshot with just these lists
+        self._is_behind = False  # whether others may have committed since
         self._memory_bytes = memory_bytes
         self._commit_bytes = commit_bytes
         self._progress = progress
@@ -269,12 +293,17 @@ class _Run:
             self._input(item, np.arange(0)).require_fit(schema)
         table = Table(self._native)
         self._total_bytes = sum(int(item.rows.files.size_bytes.sum()) for item in work)
-        portions = [(item, places) for item in work for places in item.portions(self._commit_bytes)]
+        left = deque((item, places) for item in work for places in item.portions(self._commit_bytes))
         last = None
         try:
-            for number, (item, places) in enumerate(portions, 1):
-                done = self._take(table, item, places, recluster=recluster and number == len(portions))
+            while left:
+                item, places = left[0]
+                done = self._take(table, item, places, recluster=recluster and len(left) == 1)
+                if done is not None:
+                    left.popleft()
                 last = done or last
+                if left and self._is_behind:
+                    left = self._still_new(left)
         except BaseException as error:  # an interrupt, too
             if self.commits:
                 error.add_note(f"{self.files_taken:,} files were taken before that: the same import goes on")
@@ -283,23 +312,33 @@ class _Run:
         return last
 
     def _take(self, table: Table, item: _Work, places: np.ndarray, *, recluster: bool) -> WriteOutcome | None:
-        """Commit some files. Those that another import took meanwhile are left out; None if it took all."""
-        while len(places):
-            taken = Taken(files=item.listed.take(pa.array(places)), base=self._base)
-            size = int(item.rows.files.size_bytes[places].sum())
-            detail = {"import": {"from": item.rows.location, "files": len(places), "bytes": size}}
-            done = table._take(  # noqa: SLF001 (of this package; not for people)
-                self._input(item, places), taken, detail, memory_bytes=self._memory_bytes, recluster=recluster
-            )
-            if done is not None:
-                outcome, snapshot = done
-                self._base = tuple(ref.path for ref in snapshot.imports)
-                self._count(outcome, len(places), size)
-                return outcome
-            self._base, known = lists_of(self._native)
-            is_new = pc.invert(pc.is_in(taken.files["path"], known["path"].combine_chunks()))
-            places = places[is_new.to_numpy()]
-        return None
+        """Commit some files; None if another import took some of them meanwhile."""
+        taken = Taken(files=item.listed.take(pa.array(places)), base=self._base)
+        size = int(item.rows.files.size_bytes[places].sum())
+        detail = {"import": {"from": item.rows.location, "files": len(places), "bytes": size}}
+        done = table._take(  # noqa: SLF001 (of this package; not for people)
+            self._input(item, places), taken, detail, memory_bytes=self._memory_bytes, recluster=recluster
+        )
+        if done is None:
+            self._is_behind = True
+            return None
+        outcome, snapshot = done
+        self._is_behind = snapshot.sequence != self._sequence + 1
+        if not self._is_behind:  # else its lists may have files to come, of other imports
+            self._base, self._sequence = _names_of(snapshot), snapshot.sequence
+        self._count(outcome, len(places), size)
+        return outcome
+
+    def _still_new(self, left: Iterable[_Portion]) -> deque[_Portion]:
+        """Return the portions without the files that others took meanwhile, and know from then on that they are new."""
+        known = _known_of(self._native, besides=self._base)
+        self._base, self._sequence, self._is_behind = known.lists, known.sequence, False
+        paths = known.files["path"].combine_chunks()
+        new = (
+            (item, places[pc.invert(pc.is_in(item.listed["path"].take(pa.array(places)), paths)).to_numpy()])
+            for item, places in left
+        )
+        return deque((item, places) for item, places in new if len(places))
 
     def _count(self, outcome: WriteOutcome, files: int, size: int) -> None:
         self.commits += 1
@@ -366,15 +405,15 @@ def united(rows: Sequence[FolderRows]) -> pa.Schema:
     """
     found: dict[str, pa.DataType] = {}
     for item in rows:
-        for field in item.united():
-            mine = found.get(field.name, field.type)
-            both = wider(mine, field.type)
-            if both is None and field.name in item.given:
+        for column in item.united():
+            mine = found.get(column.name, column.type)
+            both = wider(mine, column.type)
+            if both is None and column.name in item.given:
                 both = pa.string()  # as among the folders of one location
             if both is None:
-                difference = f"{field.name} is {field.type} in {item.location}, and {mine} before"
+                difference = f"{column.name} is {column.type} in {item.location}, and {mine} before"
                 raise SchemaMismatchError(
                     f"files have different schemas: {difference}", differences=(difference,)
                 )
-            found[field.name] = both
+            found[column.name] = both
     return pa.schema(list(found.items()))

@@ -14,6 +14,7 @@ from tblctl.tableformat.folder.partitions import Partitions
 from tblctl.tableformat.folder.port import FolderPort
 from tblctl.tableformat.folder.rows import FolderRows
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.location import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,11 +123,12 @@ def _is_many(text: str) -> bool:
 
 
 def _texts(paths: Paths) -> list[str]:
+    """Return the paths and URLs. A `file://` URL is a path too, whose links are followed."""
     if isinstance(paths, str | os.PathLike):
-        return [os.fspath(paths)]
+        return [local_path(os.fspath(paths))]
     if not paths:
         raise InvalidOptionError("name at least one folder, glob or file to read")
-    return [os.fspath(path) for path in paths]
+    return [local_path(os.fspath(path)) for path in paths]
 
 
 def _elsewhere(text: str, reach: Callable[[str], Storage]) -> Source:

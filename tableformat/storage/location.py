@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from tblctl.tableformat.errors import InputError
 
+_LOCAL = ("file", "local")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
 _USERINFO = re.compile(r"(://)(?:[^/@\s'\"]*|[^/@\s'\":]*:[^\s'\"]*)@")
 """If there is a colon, it reaches to the last @: passwords may contain @ and /, as secret keys of AWS do. It also
@@ -59,14 +60,23 @@ def parse_location(url: str) -> Location:
         return _local(url)
     protocol, rest = scheme.group(1).lower(), url[scheme.end() :]
     if scheme.group(2) == "://":
-        if protocol in {"file", "local"}:
-            return _local(rest.removeprefix("localhost") if rest.startswith("localhost/") else rest)
+        if protocol in _LOCAL:
+            return _local(local_path(url))
         if protocol == "memory":
             path = "/" + rest.strip("/")
             return Location(kind="memory", shown=f"memory:/{path}", path=path)
         if protocol in {"s3", "s3a"}:
             return _s3(rest, url)
     return Location(kind="other", shown=shown_url(url), path=url)
+
+
+def local_path(url: str) -> str:
+    """Return the path of a `file://` URL; other text as it is."""
+    scheme = _SCHEME.match(url)
+    if scheme is None or scheme.group(2) != "://" or scheme.group(1).lower() not in _LOCAL:
+        return url
+    rest = url[scheme.end() :]
+    return rest.removeprefix("localhost") if rest.startswith("localhost/") else rest
 
 
 def _local(path: str) -> Location:

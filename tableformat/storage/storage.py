@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.storage.backend import Backend, Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.failures import Failure, classify, explain
+from tblctl.tableformat.storage.identity import root_identity
 from tblctl.tableformat.storage.location import (
     Location,
     has_userinfo,
@@ -62,6 +63,14 @@ class Storage:
     def url(self) -> str:
         """The table's root, safe to print: no user info, no query."""
         return self._location.shown
+
+    @property
+    def identity(self) -> str:
+        """What tells the root from all others, by whatever name it is given, with a slash at the end; not to be shown.
+
+        On local disk it follows links, so it may change with them.
+        """
+        return root_identity(self._location, self._options)
 
     @property
     def is_local(self) -> bool:

@@ -84,6 +84,51 @@ def test_urls_lose_their_credentials(text, expected):
     assert without_credentials(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("urls", "identity"),
+    [
+        (("gs://b/in", "gcs://b/in/", "GCS://b/in", "simplecache::gs://b/in"), "gs://b/in/"),
+        (("s3://b/in", "s3a://b/in/", "filecache::s3://b/in", "s3://me:hunter2@b/in"), "s3://b/in/"),
+        (
+            (
+                "abfs://one@acc.dfs.core.windows.net/in",
+                "abfss://one@acc.blob.core.windows.net/in?sig=hunter2",
+                "az://one/in",
+            ),
+            "abfs://one@acc.dfs.core.windows.net/in/",
+        ),
+        (("https://me:hunter2@h/in?sig=hunter2", "https://h/in#x"), "https://h/in/"),
+        (("memory://x/in", "memory:///x/in/"), "memory://x/in/"),
+        (("memory://", "memory:///"), "memory://"),
+        (("github://org:repo@main/in",), "github://org:repo@main/in/"),
+    ],
+)
+def test_names_of_one_place_have_one_identity_without_credentials(urls, identity):
+    account = {"connection_string": "AccountName=acc;AccountKey=hunter2"}
+    for url in urls:
+        where = url.replace("s3://me:hunter2@", "simplecache::s3://me:hunter2@")
+        assert Storage(where, account).identity == identity, url
+
+
+def test_places_that_are_shown_alike_have_identities_of_their_own(tmp_path):
+    pairs = [
+        ("abfs://one@acc.dfs.core.windows.net/in", "abfs://two@acc.dfs.core.windows.net/in"),
+        ("github://org:one@main/in", "github://org:two@main/in"),
+        ("gs://b/day?1", "gs://b/day?2"),
+        ("http://h:80/one/a@b", "http://h:80/two/a@b"),
+    ]
+    for one, other in pairs:
+        assert Storage(one).url == Storage(other).url
+        assert Storage(one).identity != Storage(other).identity
+    assert (
+        Storage("az://in", {"account_name": "one"}).identity
+        != Storage("az://in", {"account_name": "two"}).identity
+    )
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert Storage(f"file://{tmp_path}/link").identity == f"{(tmp_path / 'real').resolve()}/"
+    assert Storage("/").identity == "/"
+
+
 def test_secret_options_are_found_in_every_depth_and_blotted_out():
     options = {
         "key": "AKIA-123456",
