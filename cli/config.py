@@ -179,13 +179,15 @@ def _secret_problems(place: str, options: Mapping[str, Any]) -> Iterator[str]:
             continue
         if isinstance(value, dict):
             yield from _secret_problems(f"{place}.{name}", value)
-        elif _is_secret(name):
+        elif _is_secret(name, value):
             yield f'{place}.{name}: name where a secret is: {{ env = "NAME" }} or {{ file = "PATH" }}'
 
 
-def _is_secret(name: str) -> bool:
-    from tblctl.storage_text import is_secret_option
+def _is_secret(name: str, value: Any) -> bool:
+    from tblctl.storage_text import has_secret_part, is_secret_option
 
+    if isinstance(value, str) and has_secret_part(value):
+        return True
     return is_secret_option(name) and not name.lower().endswith(("uri", "url"))
 
 
@@ -228,7 +230,7 @@ def blotted(options: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = f"{kind}:{where}"
         elif isinstance(value, dict):
             found[name] = blotted(value)
-        elif _is_secret(name):
+        elif _is_secret(name, value):
             found[name] = _BLOT
         else:
             found[name] = without_credentials(value) if isinstance(value, str) else value

@@ -181,6 +181,9 @@ def test_what_is_shown_has_no_secret(form: list[str], tmp_path: Path) -> None:
             "profiles.p.storage.s3.secret: name where a secret is",
         ),
         ("[profiles.p.storage.s3.kw]\ntoken = 'hunter2'", "profiles.p.storage.s3.kw.token: name where"),
+        ("[profiles.p.storage.az]\nconnection_string = 'hunter2'", "az.connection_string: name where"),
+        ("[profiles.p.storage.az]\nplace_url = 'A=b;AccountKey=hunter2'", "az.place_url: name where"),
+        ("[profiles.p.storage.az]\nx = 'SharedAccessSignature=hunter2'", "az.x: name where"),
         ("profile = 'q'\n[profiles.p]", "there is no profile 'q' in "),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import traceback
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -115,6 +116,22 @@ def test_a_list_of_files_is_kept_without_their_credentials_and_with_their_contai
         assert (
             bring(f"{table.location}-in".replace("memory://", "MEMORY:///"), table.location).files_known == 1
         )
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1:1/in", "memory://nothing/in"])
+def test_a_signature_in_a_url_is_shown_in_no_error(place, tmp_path):
+    table = tblctl.create(tmp_path / "t", "id: int64")
+    url = f"{place}/x.parquet?sv=1&sig=hunter2"
+    for act in (
+        lambda: table.append(url),
+        lambda: table.append([url], hive=True),
+        lambda: bring(url, tmp_path / "u"),
+    ):
+        with pytest.raises(TblctlError) as caught:
+            act()
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "x.parquet" in str(caught.value)
+        assert "hunter2" not in shown.replace(f'"{url}"', "")
 
 
 def test_folders_become_columns_if_that_is_said(tmp_path):

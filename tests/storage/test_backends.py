@@ -139,6 +139,24 @@ def test_secret_options_are_found_in_every_depth_and_blotted_out():
     assert scrub("deep-secret at http://h by AKIA-123456", secrets_in(options)) == "*** at http://h by ***"
 
 
+def test_a_connection_string_and_its_key_are_blotted_out_whatever_the_option_is_called():
+    for name in ("connection_string", "connection-string", "where"):
+        text = "AccountName=acc;AccountKey=hunter2hunter2;EndpointSuffix=x"
+        hidden = secrets_in({name: text})
+        assert hidden == (text, "hunter2hunter2")
+    assert secrets_in({"connection_string": "hunter2"}) == ("hunter2",)
+
+
+@pytest.mark.parametrize("scheme", ["http", "leak"])
+def test_a_signed_name_is_shown_in_no_error_and_no_log(scheme, caplog):
+    storage, name = Storage(f"{scheme}://h/in"), "x.parquet?v=1&X-Amz-Signature=hunter2"
+    storage._backend = Leaking("no bytes", f"{scheme}://h/in/{name}")
+    with caplog.at_level("DEBUG"), pytest.raises(TblctlError) as caught:
+        storage.read(name)
+    assert "x.parquet in" in str(caught.value)
+    assert "hunter2" not in seen_in(caught.value) + caplog.text
+
+
 PASSWORDS = st.text(alphabet="aZ09/@:+%=-._~!$&*,;", min_size=6, max_size=40).filter(
     lambda text: not text.isdigit() and "::" not in text and "://" not in text and len(set(text)) > 3
 )
