@@ -60,6 +60,7 @@ def import_parquet(
     memory_bytes: int | None = None,
     commit_bytes: int = COMMIT_BYTES,
     storage_options: Mapping[str, Any] | None = None,
+    source_options: Callable[[str], Mapping[str, Any]] | None = None,
     progress: Progress | None = None,
 ) -> ImportOutcome:
     """Take the rows of Parquet files into a table, which is created if there is none. Each file is taken once.
@@ -78,6 +79,7 @@ def import_parquet(
         memory_bytes: memory budget for rows; None for the table's option.
         commit_bytes: commit after about as many bytes of files.
         storage_options: options of the fsspec filesystem, for the files and the table.
+        source_options: returns those for the files at a path or URL of a folder, in place of `storage_options`.
         progress: called with (done, total, unit): footers, then bytes of files.
 
     Raises:
@@ -95,7 +97,11 @@ def import_parquet(
     if there:
         _require_key(native, cluster_by)
     known = _known_of(native) if there else _Known()
-    found = _sorted_out(find_sources(source, lambda place: Storage(place, storage_options)), known.files)
+
+    def reach(place: str) -> Storage:
+        return Storage(place, source_options(place) if source_options else storage_options)
+
+    found = _sorted_out(find_sources(source, reach), known.files)
     types = {field.name: field.type for field in native.head().schema.arrow} if there else {}
     work = [item.work(hive, types, progress) for item in found if len(item.new)]
     if work and not there:

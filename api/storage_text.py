@@ -55,6 +55,13 @@ def has_secret_part(value: str) -> bool:
     return location.has_secret_part(value)
 
 
+def scheme_of(url: str) -> str:
+    """Return the scheme of a URL by the one name that stands for all of its names; "file" for a path."""
+    from tblctl.tableformat.storage import identity
+
+    return identity.scheme_of(url)
+
+
 def without_credentials(text: str) -> str:
     """Return a text without the credentials of URLs in it."""
     from tblctl.tableformat.storage import location

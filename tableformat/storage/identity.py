@@ -44,6 +44,12 @@ def root_identity(location: Location, options: Mapping[str, Any]) -> str:
     return found.rstrip("/") + ("//" if found == "memory://" else "/")
 
 
+def scheme_of(url: str) -> str:
+    """Return the scheme of a URL by the one name that stands for all of its names; "file" for a path."""
+    scheme, found, _ = url.partition("://")
+    return _SCHEMES.get(scheme.lower(), scheme.lower()) if found else "file"
+
+
 def identities(root: str, names: pa.Array) -> pa.Array:
     """Return the identities of objects below a root with an identity, as large strings. O(n), without objects."""
     import pyarrow as pa

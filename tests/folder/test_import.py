@@ -118,6 +118,17 @@ def test_a_list_of_files_is_kept_without_their_credentials_and_with_their_contai
         )
 
 
+def test_files_are_opened_with_the_options_of_their_place(tmp_path):
+    folder, asked = interleaved(tmp_path / "in", count=1, rows=1), []
+
+    def options_of(place):
+        asked.append(place)
+        return {}
+
+    assert bring(folder, tmp_path / "t", source_options=options_of).files_taken == 1
+    assert asked == [str(folder)]
+
+
 @pytest.mark.parametrize("place", ["http://127.0.0.1:1/in", "memory://nothing/in"])
 def test_a_signature_in_a_url_is_shown_in_no_error(place, tmp_path):
     table = tblctl.create(tmp_path / "t", "id: int64")
