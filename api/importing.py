@@ -94,14 +94,8 @@ def import_parquet(
     started = SYSTEM.elapsed()
     native = NativeTable(Storage(location, storage_options), SYSTEM)
     there = tables.exists(location, storage_options=storage_options)
-    if there:
-        _require_key(native, cluster_by)
-    known = _known_of(native) if there else _Known()
-
-    def reach(place: str) -> Storage:
-        return Storage(place, source_options(place) if source_options else storage_options)
-
-    found = _sorted_out(find_sources(source, reach), known.files)
+    known = _known_of(_with_key(native, cluster_by)) if there else _Known()
+    found = _sorted_out(find_sources(source, _reach(source_options, storage_options)), known.files)
     types = {field.name: field.type for field in native.head().schema.arrow} if there else {}
     work = [item.work(hive, types, progress) for item in found if len(item.new)]
     if work and not there:
@@ -198,7 +192,13 @@ def _names_of(head: Snapshot) -> tuple[str, ...]:
     return tuple(ref.path for ref in head.imports)
 
 
-def _require_key(native: NativeTable, cluster_by: str | Sequence[str]) -> None:
+def _reach(
+    options_of: Callable[[str], Mapping[str, Any]] | None, options: Mapping[str, Any] | None
+) -> Callable[[str], Storage]:
+    return lambda place: Storage(place, options_of(place) if options_of else options)
+
+
+def _with_key(native: NativeTable, cluster_by: str | Sequence[str]) -> NativeTable:
     head = native.head()
     if cluster_by and not (head.sort and parse_key(cluster_by, head.schema).is_of(head.sort)):
         now = ", ".join(key_maker(head.sort).texts(head.schema)) if head.sort else "nothing"
@@ -207,6 +207,7 @@ def _require_key(native: NativeTable, cluster_by: str | Sequence[str]) -> None:
             "`tblctl alter LOC --cluster-by ..`"
         )
         raise InvalidKeyError(msg)
+    return native
 
 
 def _create(
