@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,13 @@ from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.native.write.input_rows import InputRows
 from tblctl.tableformat.native.write.write_planner import Taken
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.identity import identities
 
 if TYPE_CHECKING:
     from tblctl.results import WriteOutcome
     from tblctl.tableformat.folder.listing import Files
     from tblctl.tableformat.folder.rows import FolderRows
+    from tblctl.tableformat.model.snapshot import Snapshot
     from tblctl.tableformat.progress import Progress
 
 COMMIT_BYTES = 4 << 30
@@ -59,14 +62,14 @@ def import_parquet(
     memory_bytes: int | None = None,
     commit_bytes: int = COMMIT_BYTES,
     storage_options: Mapping[str, Any] | None = None,
+    source_options: Callable[[str], Mapping[str, Any]] | None = None,
     progress: Progress | None = None,
 ) -> ImportOutcome:
     """Take the rows of Parquet files into a table, which is created if there is none. Each file is taken once.
 
     The table keeps a list of the files that it took, by path, size and time, committed together with their rows. So an
     import that was interrupted is called again, and one that is called every hour takes the new files. Files that were
-    written again since are reported, and not taken again. All footers are read before anything is written. Rows are
-    decoded, and sorted by the cluster key within `memory_bytes`.
+    written again since are reported, and not taken again. All footers are read before anything is written.
 
     Args:
         source: a folder, a glob or a file, or several.
@@ -74,9 +77,10 @@ def import_parquet(
         hive: as for `Table.append`.
         cluster_by: the cluster key of a new table, as `tblctl.create` takes it. A table that exists must have it.
         recluster: carry out one round after the last commit.
-        memory_bytes: memory budget for rows; None for the table's option.
+        memory_bytes: memory for rows, which are sorted by the cluster key; None for the table's option.
         commit_bytes: commit after about as many bytes of files.
         storage_options: options of the fsspec filesystem, for the files and the table.
+        source_options: returns those for the files at a path or URL of a folder, in place of `storage_options`.
         progress: called with (done, total, unit): footers, then bytes of files.
 
     Raises:
@@ -91,15 +95,14 @@ def import_parquet(
     started = SYSTEM.elapsed()
     native = NativeTable(Storage(location, storage_options), SYSTEM)
     there = tables.exists(location, storage_options=storage_options)
-    if there:
-        _require_key(native, cluster_by)
-    base, known = lists_of(native) if there else ((), COLUMNS.empty_table())
-    found = _sorted_out(_apart(find_sources(source, native.storage.elsewhere), native.storage), known)
+    known = _known_of(_with_key(native, cluster_by)) if there else _Known()
+    sources = find_sources(source, _reach(source_options, storage_options))
+    found = _sorted_out(_apart(sources, native.storage), known.files)
     columns = native.head().schema.arrow if there else _columns_of_folders(found, hive)
     work = [item.work(hive, columns, progress) for item in found if len(item.new)]
     if work and not there:
         _create(location, work, cluster_by, storage_options)
-    run = _Run(native, base=base, memory_bytes=memory_bytes, commit_bytes=commit_bytes, progress=progress)
+    run = _Run(native, known=known, memory_bytes=memory_bytes, commit_bytes=commit_bytes, progress=progress)
     last = run.carry_out(work, recluster=recluster)
     return ImportOutcome(
         location=native.storage.url,
@@ -139,14 +142,14 @@ def _sorted_out(sources: Sequence[Source], known: pa.Table) -> list[_Sorted]:
             before = known[name].to_numpy()[at] if known.num_rows else np.zeros(len(at), np.int64)
             same &= before == listed[name].to_numpy()
         new = np.flatnonzero(~is_known)
-        changed = listed["path"].take(pa.array(np.flatnonzero(is_known & ~same)))
+        changed = source.files.names.take(pa.array(np.flatnonzero(is_known & ~same)))
         found.append(
             _Sorted(
                 source=source,
                 new=source.files.at(new),
                 listed=listed.take(pa.array(new)),
                 known_count=int((is_known & same).sum()),
-                changed=tuple(changed.to_pylist()),
+                changed=tuple(f"{source.port.storage.url}/{name}" for name in changed.to_pylist()),
             )
         )
         known = pa.concat_tables([known, found[-1].listed])
@@ -156,10 +159,9 @@ def _sorted_out(sources: Sequence[Source], known: pa.Table) -> list[_Sorted]:
 def _listed(source: Source) -> pa.Table:
     """Return what a list of imported files says of a source's files."""
     files = source.files
-    root = pa.scalar(f"{source.port.storage.url}/", pa.large_string())
     return pa.table(
         {
-            "path": pc.binary_join_element_wise(root, files.names, pa.scalar("", pa.large_string())),
+            "path": identities(source.port.storage.identity, files.names),
             "size_bytes": files.size_bytes,
             "modified_us": np.floor(files.modified_seconds * 1e6).astype(np.int64),
         },
@@ -205,17 +207,39 @@ def _require_fit(work: Sequence[_Work], schema: Schema) -> None:
         input_of(item.rows, ()).require_fit(schema, names_file=True)
 
 
-def lists_of(native: NativeTable) -> tuple[tuple[str, ...], pa.Table]:
-    """Return the names of a table's lists of imported files, and the files in them."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Known:
+    """Files that a table took; `lists` names all lists in its snapshot `sequence`. The default is a new table's."""
+
+    sequence: int = 1
+    lists: tuple[str, ...] = ()
+    files: pa.Table = field(default_factory=COLUMNS.empty_table)
+
+
+def _known_of(native: NativeTable, besides: Collection[str] = ()) -> _Known:
+    """Return the files in a table's lists, except for some lists."""
     head = native.head()
     while True:
         try:
-            return tuple(item.path for item in head.imports), read_import_lists(native.storage, head.imports)
+            refs = [ref for ref in head.imports if ref.path not in besides]
+            files = read_import_lists(native.storage, refs)
         except CorruptTableError:
             head = after_gc(native.storage, head)
+        else:
+            return _Known(sequence=head.sequence, lists=_names_of(head), files=files)
 
 
-def _require_key(native: NativeTable, cluster_by: str | Sequence[str]) -> None:
+def _names_of(head: Snapshot) -> tuple[str, ...]:
+    return tuple(ref.path for ref in head.imports)
+
+
+def _reach(
+    options_of: Callable[[str], Mapping[str, Any]] | None, options: Mapping[str, Any] | None
+) -> Callable[[str], Storage]:
+    return lambda place: Storage(place, options_of(place) if options_of else options)
+
+
+def _with_key(native: NativeTable, cluster_by: str | Sequence[str]) -> NativeTable:
     head = native.head()
     if cluster_by and not (head.sort and parse_key(cluster_by, head.schema).is_of(head.sort)):
         now = ", ".join(key_maker(head.sort).texts(head.schema)) if head.sort else "nothing"
@@ -224,6 +248,7 @@ def _require_key(native: NativeTable, cluster_by: str | Sequence[str]) -> None:
             "`tblctl alter LOC --cluster-by ..`"
         )
         raise InvalidKeyError(msg)
+    return native
 
 
 def _create(
@@ -263,6 +288,10 @@ class _Work:
             start = stop
 
 
+_Portion = tuple[_Work, np.ndarray]
+"""Files of one commit, by their places among those of the work."""
+
+
 class _Run:
     """The commits of one import, and what they did so far."""
 
@@ -270,13 +299,15 @@ class _Run:
         self,
         native: NativeTable,
         *,
-        base: tuple[str, ...],
+        known: _Known,
         memory_bytes: int | None,
         commit_bytes: int,
         progress: Progress | None,
     ) -> None:
         self._native = native
-        self._base = base
+        self._base = known.lists  # lists that have none of the files to come
+        self._sequence = known.sequence  # of the snapshot with just these lists
+        self._is_behind = False  # whether others may have committed since
         self._memory_bytes = memory_bytes
         self._commit_bytes = commit_bytes
         self._progress = progress
@@ -309,12 +340,17 @@ class _Run:
         _require_fit(work, self._native.head().schema)
         table = Table(self._native)
         self._total_bytes = sum(int(item.rows.files.size_bytes.sum()) for item in work)
-        portions = [(item, places) for item in work for places in item.portions(self._commit_bytes)]
+        left = deque((item, places) for item in work for places in item.portions(self._commit_bytes))
         last = None
         try:
-            for number, (item, places) in enumerate(portions, 1):
-                done = self._take(table, item, places, recluster=recluster and number == len(portions))
+            while left:
+                item, places = left[0]
+                done = self._take(table, item, places, recluster=recluster and len(left) == 1)
+                if done is not None:
+                    left.popleft()
                 last = done or last
+                if left and self._is_behind:
+                    left = self._still_new(left)
         except BaseException as error:  # an interrupt, too
             if self.commits:
                 error.add_note(f"{self.files_taken:,} files were taken before that: the same import goes on")
@@ -323,23 +359,33 @@ class _Run:
         return last
 
     def _take(self, table: Table, item: _Work, places: np.ndarray, *, recluster: bool) -> WriteOutcome | None:
-        """Commit some files. Those that another import took meanwhile are left out; None if it took all."""
-        while len(places):
-            taken = Taken(files=item.listed.take(pa.array(places)), base=self._base)
-            size = int(item.rows.files.size_bytes[places].sum())
-            detail = {"import": {"from": item.rows.location, "files": len(places), "bytes": size}}
-            done = table._take(  # noqa: SLF001 (of this package; not for people)
-                self._input(item, places), taken, detail, memory_bytes=self._memory_bytes, recluster=recluster
-            )
-            if done is not None:
-                outcome, snapshot = done
-                self._base = tuple(ref.path for ref in snapshot.imports)
-                self._count(outcome, len(places), size)
-                return outcome
-            self._base, known = lists_of(self._native)
-            is_new = pc.invert(pc.is_in(taken.files["path"], known["path"].combine_chunks()))
-            places = places[is_new.to_numpy()]
-        return None
+        """Commit some files; None if another import took some of them meanwhile."""
+        taken = Taken(files=item.listed.take(pa.array(places)), base=self._base)
+        size = int(item.rows.files.size_bytes[places].sum())
+        detail = {"import": {"from": item.rows.location, "files": len(places), "bytes": size}}
+        done = table._take(  # noqa: SLF001 (of this package; not for people)
+            self._input(item, places), taken, detail, memory_bytes=self._memory_bytes, recluster=recluster
+        )
+        if done is None:
+            self._is_behind = True
+            return None
+        outcome, snapshot = done
+        self._is_behind = snapshot.sequence != self._sequence + 1
+        if not self._is_behind:  # else its lists may have files to come, of other imports
+            self._base, self._sequence = _names_of(snapshot), snapshot.sequence
+        self._count(outcome, len(places), size)
+        return outcome
+
+    def _still_new(self, left: Iterable[_Portion]) -> deque[_Portion]:
+        """Return the portions without the files that others took meanwhile, and know from then on that they are new."""
+        known = _known_of(self._native, besides=self._base)
+        self._base, self._sequence, self._is_behind = known.lists, known.sequence, False
+        paths = known.files["path"].combine_chunks()
+        new = (
+            (item, places[pc.invert(pc.is_in(item.listed["path"].take(pa.array(places)), paths)).to_numpy()])
+            for item, places in left
+        )
+        return deque((item, places) for item, places in new if len(places))
 
     def _count(self, outcome: WriteOutcome, files: int, size: int) -> None:
         self.commits += 1
@@ -406,15 +452,15 @@ def united(rows: Sequence[FolderRows]) -> pa.Schema:
     """
     found: dict[str, pa.DataType] = {}
     for item in rows:
-        for field in item.united():
-            mine = found.get(field.name, field.type)
-            both = wider(mine, field.type)
-            if both is None and field.name in item.given:
+        for column in item.united():
+            mine = found.get(column.name, column.type)
+            both = wider(mine, column.type)
+            if both is None and column.name in item.given:
                 both = pa.string()  # as among the folders of one location
             if both is None:
-                difference = f"{field.name} is {field.type} in {item.location}, and {mine} before"
+                difference = f"{column.name} is {column.type} in {item.location}, and {mine} before"
                 raise SchemaMismatchError(
                     f"files have different schemas: {difference}", differences=(difference,)
                 )
-            found[field.name] = both
+            found[column.name] = both
     return pa.schema(list(found.items()))

@@ -15,6 +15,7 @@ from tblctl.tableformat.folder.partitions import Partitions, keys_of
 from tblctl.tableformat.folder.port import FolderPort
 from tblctl.tableformat.folder.rows import FolderRows
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.location import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -171,6 +172,7 @@ def _is_many(text: str) -> bool:
 
 
 def _texts(paths: Paths) -> list[str]:
+    """Return the paths and URLs. A `file://` URL is a path too, whose links are followed."""
     found = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     if not all(text.strip() for text in found):  # as a path, "" is the folder of now, with all below it
         raise InvalidOptionError("a folder, glob or file to read is empty text; `.` is the folder of now")
@@ -182,7 +184,7 @@ def _texts(paths: Paths) -> list[str]:
                 raise UnsupportedFormatError(
                     f"{text} is a table, and rows are read from Parquet files only: {why}"
                 )
-    return found
+    return [local_path(text) for text in found]
 
 
 def _elsewhere(text: str, reach: Callable[[str], Storage]) -> Source:

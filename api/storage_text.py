@@ -48,6 +48,20 @@ def is_secret_option(name: str) -> bool:
     return location.is_secret_option(name)
 
 
+def has_secret_part(value: str) -> bool:
+    """Return whether an option's value, whatever its name, is a connection string with a key or a signature."""
+    from tblctl.tableformat.storage import location
+
+    return location.has_secret_part(value)
+
+
+def scheme_of(url: str) -> str:
+    """Return the scheme of a URL by the one name that stands for all of its names; "file" for a path."""
+    from tblctl.tableformat.storage import identity
+
+    return identity.scheme_of(url)
+
+
 def without_credentials(text: str) -> str:
     """Return a text without the credentials of URLs in it."""
     from tblctl.tableformat.storage import location

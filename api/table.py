@@ -116,7 +116,7 @@ class Table(ClusteredTable):
         memory_bytes: int | None,
         recluster: bool,
     ) -> tuple[WriteOutcome, Snapshot] | None:
-        """Add the rows of imported files; None if there was another import since `taken` was made."""
+        """Add the rows of imported files; None if another import took some of them."""
         native = self._live()
         started = native.env.elapsed()
         published = native.write("append", source=rows, taken=taken, memory_bytes=memory_bytes, detail=detail)

@@ -96,6 +96,11 @@ class Application(click.Group):
         self.example = example
         self.params += [common.version_option(), *common.shared_options()]
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Return them, as a command does."""
+        del ctx
+        return list(HELP)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(self.commands)

@@ -42,6 +42,7 @@ SETTINGS: dict[str, type] = {
 _OF_GROUP = ("color", "log_level")
 _PARTS = ("storage", "catalogs")
 _META = "tblctl.profile"
+_TYPED = "tblctl.typed"
 _BLOT = "***"
 
 
@@ -179,13 +180,15 @@ def _secret_problems(place: str, options: Mapping[str, Any]) -> Iterator[str]:
             continue
         if isinstance(value, dict):
             yield from _secret_problems(f"{place}.{name}", value)
-        elif _is_secret(name):
+        elif _is_secret(name, value):
             yield f'{place}.{name}: name where a secret is: {{ env = "NAME" }} or {{ file = "PATH" }}'
 
 
-def _is_secret(name: str) -> bool:
-    from tblctl.storage_text import is_secret_option
+def _is_secret(name: str, value: Any) -> bool:
+    from tblctl.storage_text import has_secret_part, is_secret_option
 
+    if isinstance(value, str) and has_secret_part(value):
+        return True
     return is_secret_option(name) and not name.lower().endswith(("uri", "url"))
 
 
@@ -228,7 +231,7 @@ def blotted(options: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = f"{kind}:{where}"
         elif isinstance(value, dict):
             found[name] = blotted(value)
-        elif _is_secret(name):
+        elif _is_secret(name, value):
             found[name] = _BLOT
         else:
             found[name] = without_credentials(value) if isinstance(value, str) else value
@@ -249,6 +252,8 @@ def current() -> Profile | None:
 def add_to(params: dict[str, Any]) -> None:
     """Add a profile's options of storage and catalogs to the parsed words of a command. What was typed goes before."""
     profile = current()
+    if "sources" in params and "storage_options" in params:
+        click.get_current_context().meta[_TYPED] = dict(params["storage_options"] or {})
     if profile is None or not (profile.storage or profile.catalogs):
         return
     places = [
@@ -263,7 +268,7 @@ def add_to(params: dict[str, Any]) -> None:
     for place in places:
         scheme, _, rest = place.partition("://")
         for name, options in (
-            ("storage_options", profile.storage.get(scheme)),
+            ("storage_options", _storage_of(profile, place)),
             (
                 "catalog_options",
                 profile.catalogs.get(rest.partition("/")[0]) if scheme == "iceberg" else None,
@@ -271,3 +276,22 @@ def add_to(params: dict[str, Any]) -> None:
         ):
             if options and name in params:
                 params[name] = {**resolved(options, os.environ), **(params[name] or {})}
+
+
+def source_options(place: str) -> dict[str, Any]:
+    """Return the options for files at a place: the profile's for its scheme, and what was typed."""
+    profile, typed = current(), click.get_current_context().meta.get(_TYPED, {})
+    return {**resolved(_storage_of(profile, place) if profile else {}, os.environ), **typed}
+
+
+def _storage_of(profile: Profile, place: str) -> Mapping[str, Any]:
+    """Return a profile's options for a location, by its scheme, under this or another of its names."""
+    from tblctl.storage_text import scheme_of
+
+    scheme = place.partition("://")[0]
+    if scheme in profile.storage:
+        return profile.storage[scheme]
+    alike = (
+        options for name, options in profile.storage.items() if scheme_of(f"{name}://") == scheme_of(place)
+    )
+    return next(alike, {})

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 import tblctl
+from tblctl.cli import config
 from tblctl.cli.arguments import params
 from tblctl.cli.command import command
 from tblctl.cli.commands.change import HIVE, MEMORY
@@ -77,6 +78,7 @@ def import_files(
             memory_bytes=memory_bytes,
             **({} if commit_bytes is None else {"commit_bytes": commit_bytes}),
             storage_options=storage_options,
+            source_options=config.source_options,
             progress=report,
         )
     if as_json:

@@ -31,6 +31,7 @@ from tblctl.tableformat.folder.names import (
     table_of,
 )
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.location import shown_name
 from tblctl.tableformat.storage.names import name_problem
 
 _USE = {
@@ -210,7 +211,7 @@ def _refused(place: str, kind: str, *, within: str | None = None) -> Unsupported
 def _nothing(storage: Storage, chosen: Chosen) -> str:
     made = f"there is no table at {storage.url}: `tblctl create` makes one"
     if chosen.pattern is not None:
-        return f"no file below {storage.url} matches {chosen.pattern!r}"
+        return f"no file below {storage.url} matches {shown_name(storage.url, chosen.pattern)!r}"
     return (
         f"{made}. Nor is there a file *{ENDING} below it to measure (names with a leading '.' or '_' do not count, "
         "links are not followed); for other names write a glob in quotes, such as 'DIR/*.pq'"

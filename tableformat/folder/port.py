@@ -25,6 +25,7 @@ from tblctl.tableformat.port import BlockIO, Checked, Garbage, Replacement, Vers
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.file_cache import FileCache
+from tblctl.tableformat.storage.location import shown_name
 from tblctl.tableformat.workload.place import LogPlace
 
 FILES = "files"
@@ -72,7 +73,11 @@ class FolderPort:
         """The folder or glob, without secrets."""
         below = self._chosen.pattern or min(self._chosen.names, default=None)
         more = f" and {len(self._chosen.names) - 1:,} more" if len(self._chosen.names) > 1 else ""
-        return self._storage.url if below is None else f"{self._storage.url}/{below}{more}"
+        return (
+            self._storage.url
+            if below is None
+            else f"{self._storage.url}/{shown_name(self._storage.url, below)}{more}"
+        )
 
     def lists(self, url: str) -> bool:
         """Return whether a list of the files meets what is at a URL, or below it."""

@@ -173,8 +173,8 @@ class NativeTable:
     ) -> Published | None:
         """Add the rows of `source` or `staged`, and remove (with `assign`: change) those that satisfy the condition.
 
-        All in one commit. Returns None if nothing changes, `batch` was committed before, or there was another import
-        since `taken` was made.
+        All in one commit. Returns None if nothing changes, `batch` was committed before, or another import took files
+        of `taken`.
         """
         from tblctl.tableformat.native.write.dml import run_write
         from tblctl.tableformat.native.write.write_planner import Write

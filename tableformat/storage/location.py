@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from tblctl.tableformat.errors import InputError
 
+_LOCAL = ("file", "local")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
 _USERINFO = re.compile(r"(://)(?:[^/@\s'\"]*|[^/@\s'\":]*:[^\s'\"]*)@")
 """If there is a colon, it reaches to the last @: passwords may contain @ and /, as secret keys of AWS do. It also
@@ -19,7 +20,17 @@ _CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]*(?:://|::))")
 _QUERY = re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\")]*")
 _MISTYPED = re.compile(r"[^\s/]*@|[?#].*", re.DOTALL)
 _SEPARATOR = re.compile(r"[/:@?#]")
-_SECRET_OPTION = re.compile(r"key|secret|token|pass|credential|sas|auth|user", re.IGNORECASE)
+_SECRET_OPTION = re.compile(
+    r"key|secret|token|pass|credential|sas|auth|user|connection.?string", re.IGNORECASE
+)
+_SECRET_PART = re.compile(
+    r"(?:AccountKey|SharedAccessKey|SharedAccessSignature)\s*=\s*([^;]*)", re.IGNORECASE
+)
+_SIGNED = re.compile(
+    r"\?(?=[^\s/]*(?:sig|key|secret|token|pass|credential|auth)[^=&\s/]*=).*", re.IGNORECASE | re.DOTALL
+)
+_WEB = re.compile(r"\bhttps?://", re.IGNORECASE)
+_WEB_QUERY = re.compile(r"[?#].*", re.DOTALL)
 _MIN_SECRET_CHARS = 6  # shorter ones would hide ordinary words
 
 
@@ -59,14 +70,23 @@ def parse_location(url: str) -> Location:
         return _local(url)
     protocol, rest = scheme.group(1).lower(), url[scheme.end() :]
     if scheme.group(2) == "://":
-        if protocol in {"file", "local"}:
-            return _local(rest.removeprefix("localhost") if rest.startswith("localhost/") else rest)
+        if protocol in _LOCAL:
+            return _local(local_path(url))
         if protocol == "memory":
             path = "/" + rest.strip("/")
             return Location(kind="memory", shown=f"memory:/{path}", path=path)
         if protocol in {"s3", "s3a"}:
             return _s3(rest, url)
     return Location(kind="other", shown=shown_url(url), path=url)
+
+
+def local_path(url: str) -> str:
+    """Return the path of a `file://` URL; other text as it is."""
+    scheme = _SCHEME.match(url)
+    if scheme is None or scheme.group(2) != "://" or scheme.group(1).lower() not in _LOCAL:
+        return url
+    rest = url[scheme.end() :]
+    return rest.removeprefix("localhost") if rest.startswith("localhost/") else rest
 
 
 def _local(path: str) -> Location:
@@ -159,13 +179,32 @@ def _secrets(items: Iterable[tuple[str, Any]]) -> Iterable[str]:
     for name, value in items:
         if isinstance(value, Mapping):
             yield from _secrets(value.items())
-        elif isinstance(value, str) and len(value) >= _MIN_SECRET_CHARS and is_secret_option(str(name)):
-            yield value
+        elif isinstance(value, str) and (is_secret_option(str(name)) or has_secret_part(value)):
+            found = (value, *_SECRET_PART.findall(value))  # drivers repeat a key alone
+            yield from (text for text in found if len(text) >= _MIN_SECRET_CHARS)
 
 
 def is_secret_option(name: str) -> bool:
     """Return whether a storage option's value may be a secret, by its name."""
     return _SECRET_OPTION.search(name) is not None
+
+
+def has_secret_part(value: str) -> bool:
+    """Return whether an option's value, whatever its name, is a connection string with a key or a signature."""
+    return _SECRET_PART.search(value) is not None
+
+
+def shown_name(url: str, name: str) -> str:
+    """Return an object's name or pattern below `url` for messages: without a query that may sign it.
+
+    Of other backends than the web only a query with a word for a secret counts: `?` may be a part of a key or a glob.
+    """
+    return (_WEB_QUERY if _WEB.search(url) else _SIGNED).sub("", name)
+
+
+def shown_path(path: str) -> str:
+    """Return the path or URL of a file for messages."""
+    return shown_url(path) if "://" in path else path
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.storage.backend import Backend, Contents, Names, ObjectInfo, Times
 from tblctl.tableformat.storage.failures import Failure, classify, explain
+from tblctl.tableformat.storage.identity import root_identity
 from tblctl.tableformat.storage.location import (
     Location,
     has_userinfo,
@@ -22,6 +23,7 @@ from tblctl.tableformat.storage.location import (
     scrub,
     secrets_in,
     secrets_of,
+    shown_name,
 )
 from tblctl.tableformat.storage.names import check_name, check_prefix, name_problem
 from tblctl.tableformat.storage.uploads import Upload
@@ -62,6 +64,14 @@ class Storage:
     def url(self) -> str:
         """The table's root, safe to print: no user info, no query."""
         return self._location.shown
+
+    @property
+    def identity(self) -> str:
+        """What tells the root from all others, by whatever name it is given, with a slash at the end; not to be shown.
+
+        On local disk it follows links, so it may change with them.
+        """
+        return root_identity(self._location, self._options)
 
     @property
     def is_local(self) -> bool:
@@ -198,7 +208,12 @@ class Storage:
         """Return the tblctl error for an error of an `open_input` file or an `arrow_filesystem` filesystem."""
         if isinstance(error, TblctlError):
             return error
-        return explain(error, operation=operation, name=name, url=self.url, secrets=self._secrets)
+        return explain(
+            error, operation=operation, name=self._shown(name), url=self.url, secrets=self._secrets
+        )
+
+    def _shown(self, name: str) -> str:
+        return shown_name(self.url, name) if "?" in name or "#" in name else name
 
     def _call(self, operation: str, names: tuple[str, ...], action: Callable[[], T]) -> T:
         """Run one operation. The only way to the backend: subclasses in tests override it.
@@ -206,7 +221,10 @@ class Storage:
         `operation` is one of read, write, create, delete, list, "look for", "look into", "delete all of", open.
         """
         _logger.debug(
-            "%s %s in %s", operation, names[0] if len(names) == 1 else f"{len(names)} objects", self.url
+            "%s %s in %s",
+            operation,
+            self._shown(names[0]) if len(names) == 1 else f"{len(names)} objects",
+            self.url,
         )
         try:
             return action()

@@ -260,7 +260,7 @@ SIGNATURES = {
         "exists(location, *, storage_options=None)",
         (
             "import_parquet(source, location, *, hive=None, cluster_by=(), recluster=False, memory_bytes=None, "
-            "commit_bytes=4294967296, storage_options=None, progress=None)"
+            "commit_bytes=4294967296, storage_options=None, source_options=None, progress=None)"
         ),
         "find_tables(location, *, storage_options=None, catalog_options=None, namespace=None)",
         "from_iceberg(table, *, branch='main')",

@@ -101,6 +101,24 @@ def test_several_tables_and_a_statement_get_the_options_too(monkeypatch: pytest.
     assert seen == ["hunter2-key", "hunter2-key"]
 
 
+def test_the_files_of_an_import_get_the_options_of_their_own_location(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def record(sources: list[str], location: str, **how: Any) -> None:
+        seen[location] = how["storage_options"].get("key"), how["storage_options"].get("x")
+        seen.update((place, how["source_options"](place)) for place in sources)
+        raise errors.StorageError("no storage here")
+
+    monkeypatch.setattr(tblctl, "import_parquet", record, raising=False)
+    run("import", "/in", "s3a://b/in", "gs://b/in", "/t", "--profile", "prod", "--storage-option", "x=1")
+    assert (seen["/t"], seen["/in"], seen["gs://b/in"]) == ((None, "1"), {"x": "1"}, {"x": "1"})
+    assert (seen["s3a://b/in"]["key"], seen["s3a://b/in"]["x"]) == ("hunter2-key", "1")
+    run("import", "gs://b/in", "s3a://b/t", "--profile", "prod")
+    assert (seen["s3a://b/t"], seen["gs://b/in"]) == (("hunter2-key", None), {})
+
+
 def settings(*words: str) -> dict[str, Any]:
     found = json.loads(run("config", "show", "--json", *words).stdout)["settings"]
     return {name: (item["value"], item["origin"]) for name, item in found.items()}
@@ -181,6 +199,9 @@ def test_what_is_shown_has_no_secret(form: list[str], tmp_path: Path) -> None:
             "profiles.p.storage.s3.secret: name where a secret is",
         ),
         ("[profiles.p.storage.s3.kw]\ntoken = 'hunter2'", "profiles.p.storage.s3.kw.token: name where"),
+        ("[profiles.p.storage.az]\nconnection_string = 'hunter2'", "az.connection_string: name where"),
+        ("[profiles.p.storage.az]\nplace_url = 'A=b;AccountKey=hunter2'", "az.place_url: name where"),
+        ("[profiles.p.storage.az]\nx = 'SharedAccessSignature=hunter2'", "az.x: name where"),
         ("profile = 'q'\n[profiles.p]", "there is no profile 'q' in "),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import traceback
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +29,7 @@ from tblctl.tableformat.model.snapshot import ImportList
 from tblctl.tableformat.native.log import snapshot_file
 from tblctl.tableformat.native.log.import_lists import lists_to_fold
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.identity import identities
 
 from .files import LONG_AGO, interleaved, write
 
@@ -79,6 +81,68 @@ def test_what_was_taken_is_known_by_any_path_to_it(tmp_path, monkeypatch):
     assert bring("link", "t").files_taken == 1
     assert bring(["in", "in/*.parquet", "in/part-2.parquet"], "t").files_taken == 0
     assert ids("t") == [0, 1, 2]
+
+
+def test_a_url_of_this_machine_names_the_same_files_as_a_path(tmp_path):
+    folder = interleaved(tmp_path / "in", count=3, rows=1)
+    (tmp_path / "link").symlink_to(folder)
+    (tmp_path / "one.parquet").symlink_to(folder / "part-0.parquet")
+    target = tmp_path / "t"
+    assert bring(f"file://{tmp_path}/one.parquet", target).files_taken == 1
+    assert bring(tmp_path / "link", target).files_taken == 2
+    names = ("link", "in", "in/*.parquet", "link/*.parquet", "link/part-1.parquet")
+    urls = [
+        f"{scheme}{tmp_path}/{name}"
+        for name in names
+        for scheme in ("file://", "file://localhost", "local://")
+    ]
+    assert bring(urls, target).files_taken == 0
+    assert ids(target) == [0, 1, 2]
+    table = tblctl.create(tmp_path / "u", "at: int64, id: int64")
+    table.append(f"file://{tmp_path}/link")
+    assert ids(tmp_path / "u") == [0, 1, 2]
+
+
+def test_a_list_of_files_is_kept_without_their_credentials_and_with_their_containers(tmp_path):
+    names = pa.array(["x.parquet?X-Amz-Signature=hunter2", "y#z"], pa.large_string())
+    root = Storage("https://me:hunter2@h:1/in?sig=hunter2").identity
+    assert identities(root, names).to_pylist() == ["https://h:1/in/x.parquet", "https://h:1/in/y"]
+    assert identities("s3://b/", names[1:]).to_pylist() == ["s3://b/y#z"]
+    with memory_table("id: int64") as table:
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"id": [1]}), sink)
+        Storage(f"{table.location}-in").write("a.parquet", sink.getvalue())
+        assert bring(f"{table.location}-in/", table.location).files_taken == 1
+        assert (
+            bring(f"{table.location}-in".replace("memory://", "MEMORY:///"), table.location).files_known == 1
+        )
+
+
+def test_files_are_opened_with_the_options_of_their_place(tmp_path):
+    folder, asked = interleaved(tmp_path / "in", count=1, rows=1), []
+
+    def options_of(place):
+        asked.append(place)
+        return {}
+
+    assert bring(folder, tmp_path / "t", source_options=options_of).files_taken == 1
+    assert asked == [str(folder)]
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1:1/in", "memory://nothing/in"])
+def test_a_signature_in_a_url_is_shown_in_no_error(place, tmp_path):
+    table = tblctl.create(tmp_path / "t", "id: int64")
+    url = f"{place}/x.parquet?sv=1&sig=hunter2"
+    for act in (
+        lambda: table.append(url),
+        lambda: table.append([url], hive=True),
+        lambda: bring(url, tmp_path / "u"),
+    ):
+        with pytest.raises(TblctlError) as caught:
+            act()
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "x.parquet" in str(caught.value)
+        assert "hunter2" not in shown.replace(f'"{url}"', "")
 
 
 def test_folders_become_columns_if_that_is_said(tmp_path):
@@ -358,6 +422,41 @@ def test_two_imports_at_once_take_no_file_twice(tmp_path):
     table = tblctl.open(target)
     table.gc(keep=1, older_than=0)
     assert set(objects_of(str(target))) - {"metadata/latest"} == named_objects(table)
+
+
+def test_an_import_of_other_files_meanwhile_discards_nothing(tmp_path):
+    folder, others = interleaved(tmp_path / "in", count=3, rows=1), tmp_path / "others"
+    target, faults = tmp_path / "t", Faults()
+    bring(folder / "part-0.parquet", target)
+    brought = []
+
+    def meanwhile(_done, _total, unit):
+        if unit == "bytes":
+            number = 90 + len(brought)
+            brought.append(number)
+            bring(write(others, f"{number}.parquet", {"at": [number], "id": [number]}), target)
+
+    with inject(faults):
+        outer = bring(folder, target, commit_bytes=1, progress=meanwhile)
+    assert not [call for call in faults.calls if call.operation == "delete" and call.name.startswith("data/")]
+    assert (outer.files_taken, outer.commits, len(brought)) == (2, 2, 2)
+    assert ids(target) == [0, 1, 2, 90, 91]
+    assert (bring(folder, target).files_known, bring(others, target).files_known) == (3, 2)
+    assert_sound(tblctl.open(target))
+
+
+def test_files_to_come_that_another_import_takes_are_not_taken_again(tmp_path):
+    folder = interleaved(tmp_path / "in", count=4, rows=1)
+    target, inner = tmp_path / "t", []
+
+    def meanwhile(_done, _total, unit):
+        if unit == "bytes" and not inner:
+            inner.append(bring(folder / "part-2.parquet", target))
+
+    outer = bring(folder, target, commit_bytes=1, progress=meanwhile)
+    assert (inner[0].files_taken, outer.files_taken, outer.commits) == (1, 3, 3)
+    assert ids(target) == [0, 1, 2, 3]
+    assert sum(item.file_count for item in tblctl.open(target)._native.head().imports) == 4
 
 
 @pytest.mark.parametrize("how", ["killed", "failed"])

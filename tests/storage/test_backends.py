@@ -84,6 +84,51 @@ def test_urls_lose_their_credentials(text, expected):
     assert without_credentials(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("urls", "identity"),
+    [
+        (("gs://b/in", "gcs://b/in/", "GCS://b/in", "simplecache::gs://b/in"), "gs://b/in/"),
+        (("s3://b/in", "s3a://b/in/", "filecache::s3://b/in", "s3://me:hunter2@b/in"), "s3://b/in/"),
+        (
+            (
+                "abfs://one@acc.dfs.core.windows.net/in",
+                "abfss://one@acc.blob.core.windows.net/in?sig=hunter2",
+                "az://one/in",
+            ),
+            "abfs://one@acc.dfs.core.windows.net/in/",
+        ),
+        (("https://me:hunter2@h/in?sig=hunter2", "https://h/in#x"), "https://h/in/"),
+        (("memory://x/in", "memory:///x/in/"), "memory://x/in/"),
+        (("memory://", "memory:///"), "memory://"),
+        (("github://org:repo@main/in",), "github://org:repo@main/in/"),
+    ],
+)
+def test_names_of_one_place_have_one_identity_without_credentials(urls, identity):
+    account = {"connection_string": "AccountName=acc;AccountKey=hunter2"}
+    for url in urls:
+        where = url.replace("s3://me:hunter2@", "simplecache::s3://me:hunter2@")
+        assert Storage(where, account).identity == identity, url
+
+
+def test_places_that_are_shown_alike_have_identities_of_their_own(tmp_path):
+    pairs = [
+        ("abfs://one@acc.dfs.core.windows.net/in", "abfs://two@acc.dfs.core.windows.net/in"),
+        ("github://org:one@main/in", "github://org:two@main/in"),
+        ("gs://b/day?1", "gs://b/day?2"),
+        ("http://h:80/one/a@b", "http://h:80/two/a@b"),
+    ]
+    for one, other in pairs:
+        assert Storage(one).url == Storage(other).url
+        assert Storage(one).identity != Storage(other).identity
+    assert (
+        Storage("az://in", {"account_name": "one"}).identity
+        != Storage("az://in", {"account_name": "two"}).identity
+    )
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert Storage(f"file://{tmp_path}/link").identity == f"{(tmp_path / 'real').resolve()}/"
+    assert Storage("/").identity == "/"
+
+
 def test_secret_options_are_found_in_every_depth_and_blotted_out():
     options = {
         "key": "AKIA-123456",
@@ -92,6 +137,24 @@ def test_secret_options_are_found_in_every_depth_and_blotted_out():
     }
     assert set(secrets_in(options)) == {"AKIA-123456", "deep-secret"}
     assert scrub("deep-secret at http://h by AKIA-123456", secrets_in(options)) == "*** at http://h by ***"
+
+
+def test_a_connection_string_and_its_key_are_blotted_out_whatever_the_option_is_called():
+    for name in ("connection_string", "connection-string", "where"):
+        text = "AccountName=acc;AccountKey=hunter2hunter2;EndpointSuffix=x"
+        hidden = secrets_in({name: text})
+        assert hidden == (text, "hunter2hunter2")
+    assert secrets_in({"connection_string": "hunter2"}) == ("hunter2",)
+
+
+@pytest.mark.parametrize("scheme", ["http", "leak"])
+def test_a_signed_name_is_shown_in_no_error_and_no_log(scheme, caplog):
+    storage, name = Storage(f"{scheme}://h/in"), "x.parquet?v=1&X-Amz-Signature=hunter2"
+    storage._backend = Leaking("no bytes", f"{scheme}://h/in/{name}")
+    with caplog.at_level("DEBUG"), pytest.raises(TblctlError) as caught:
+        storage.read(name)
+    assert "x.parquet in" in str(caught.value)
+    assert "hunter2" not in seen_in(caught.value) + caplog.text
 
 
 PASSWORDS = st.text(alphabet="aZ09/@:+%=-._~!$&*,;", min_size=6, max_size=40).filter(

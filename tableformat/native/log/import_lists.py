@@ -23,7 +23,7 @@ COLUMNS = pa.schema(
         pa.field("modified_us", pa.int64(), nullable=False),
     ]
 )
-"""A file's path or URL without secrets, and the storage's time of it in microseconds since 1970-01-01 UTC."""
+"""A file's identity (`storage.identity`), and the storage's time of it in microseconds since 1970-01-01 UTC."""
 
 
 def encode_import_list(files: pa.Table, path: str) -> tuple[ImportList, pa.Buffer]:

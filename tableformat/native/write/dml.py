@@ -7,14 +7,15 @@ those that others added meanwhile. So after a lost race an operation is planned 
 from __future__ import annotations
 
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import ConflictError
+from tblctl.tableformat.errors import ConflictError, CorruptTableError
 from tblctl.tableformat.model.snapshot import ROLLBACK, Snapshot
-from tblctl.tableformat.native.log.commit import Fate, Published, StagedCommit, publish, reload_head
+from tblctl.tableformat.native.log.commit import Fate, Published, StagedCommit, after_gc, publish, reload_head
 from tblctl.tableformat.native.log.edit import Edit
 from tblctl.tableformat.native.log.edit_applier import EditApplier
 from tblctl.tableformat.native.log.head import summaries_since
 from tblctl.tableformat.native.write.losses import lost_to_a_writer
 from tblctl.tableformat.native.write.staged_write import check_staged
+from tblctl.tableformat.native.write.taken_before import TakenBefore
 from tblctl.tableformat.native.write.write_planner import Planner, Write
 from tblctl.tableformat.native.write.writer import discard
 from tblctl.tableformat.storage import Storage
@@ -29,7 +30,9 @@ overwrite takes up to 3 s. With the waits of an append (up to 1 s), it did not e
 
 
 def run_write(storage: Storage, env: Environment, write: Write, head: Snapshot) -> Published | None:
-    """Carry out one operation; None if there was nothing to change, or it is superseded (`Write.is_superseded`).
+    """Carry out one operation; None if there was nothing to change, or it is superseded.
+
+    It is if its batch was committed, or another import took one of its files.
 
     Raises:
         ConflictError: other writers replaced its blocks more than `MOST_REPLANS` times, or its staged write no longer
@@ -76,6 +79,7 @@ class _Attempts:
         self._write = write
         self._planner = Planner(storage, env, write)
         self._applier = EditApplier(storage, env)
+        self._taken_before = TakenBefore(storage, write.taken)
         self._head = base
         self._edit: Edit | None = None  # the plan for `_head`; None before the first
         self._losses = 0
@@ -83,8 +87,16 @@ class _Attempts:
 
     def write_rows(self, head: Snapshot) -> None:
         """Write the new rows, unless they are staged or already committed. Only for writes that read no rows."""
-        if not self._write.is_superseded(head):
+        try:
+            if self._superseded_on(head):
+                return
+        except CorruptTableError:
+            self.write_rows(after_gc(self._storage, head))
+        else:
             self._planner.plan(head)
+
+    def _superseded_on(self, head: Snapshot) -> bool:
+        return self._write.is_superseded(head) or self._taken_before.has_any(head)
 
     def draft_on(self, head: Snapshot) -> StagedCommit | None:
         """Return `head` after the operation; None if there is nothing to do.
@@ -93,7 +105,7 @@ class _Attempts:
             ConflictError: other writers were faster too often, or the new rows no longer fit.
         """
         self._check_rollbacks(head)
-        if self._write.is_superseded(head):
+        if self._superseded_on(head):
             self._is_superseded = True
             return None
         edit = self._planner.plan(head)

@@ -22,6 +22,7 @@ from tblctl.tableformat.model.schema.types import child_fields
 from tblctl.tableformat.parquet.input_files import batches_of, evenly, skimmed
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.storage.location import shown_path
 
 _BATCH_ROWS = 65_536
 _ARROW_ENDINGS = (".arrow", ".ipc", ".feather", ".arrows")
@@ -176,17 +177,17 @@ class _File:
         folder, _, name = here.replace(os.sep, "/").rpartition("/")
         if not folder and here.startswith("/"):
             folder = "/"
-        storage = reach(folder or ".")
+        storage, shown = reach(folder or "."), shown_path(path)
         try:
             with storage.open_input(name) as source:
                 schema = _schema_of(source, name)
         except (InputError, ObjectNotFoundError) as error:
-            raise InvalidDataError(f"{path}: {error}") from error
+            raise InvalidDataError(f"{shown}: {error}") from error
         except (OSError, ValueError, pa.ArrowException) as error:
             expected = "an Arrow IPC file" if name.endswith(_ARROW_ENDINGS) else "a Parquet file"
-            msg = f"{path} is not {expected}, or it is cut short: {str(error)[:200]}; nothing was changed"
+            msg = f"{shown} is not {expected}, or it is cut short: {str(error)[:200]}; nothing was changed"
             raise InvalidDataError(msg) from error
-        return cls(path=path, schema=schema, storage=storage, name=name)
+        return cls(path=shown, schema=schema, storage=storage, name=name)
 
     def read(self) -> Iterator[pa.Table]:
         """Yield the file's rows in batches."""

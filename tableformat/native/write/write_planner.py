@@ -48,7 +48,7 @@ class Taken:
 
     Attributes:
         files: as a list of imported files has them.
-        base: the names of the lists that have none of them. The commit is made on a head with these lists only.
+        base: the names of lists that have none of them. The commit is made on a head of which no list has one.
     """
 
     files: pa.Table
@@ -90,10 +90,8 @@ class Write:
         return self.everything or self.select is not None
 
     def is_superseded(self, head: Snapshot) -> bool:
-        """Return whether its batch was committed, or another import was since the lists that it was planned with."""
-        if self.batch is not None and head.has_batch(self.batch):
-            return True
-        return self.taken is not None and self.taken.base != tuple(item.path for item in head.imports)
+        """Return whether its batch was committed."""
+        return self.batch is not None and head.has_batch(self.batch)
 
     def condition(self, head: Snapshot) -> Node | None:
         """Return which rows of `head` it removes or changes; None for all."""
