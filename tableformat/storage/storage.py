@@ -6,6 +6,7 @@ tests inject faults there.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,6 +63,12 @@ class Storage:
     def url(self) -> str:
         """The table's root, safe to print: no user info, no query."""
         return self._location.shown
+
+    @property
+    def identity(self) -> str:
+        """A hash of the root and of all options: the same for storages that reach the same objects in the same way."""
+        options = sorted((name, repr(value)) for name, value in self._options.items())
+        return hashlib.sha256(repr((self._location.absolute_url, options)).encode()).hexdigest()
 
     @property
     def is_local(self) -> bool:

@@ -188,7 +188,7 @@ def test_a_failing_storage_loses_queries_and_nothing_else(tmp_path: Any) -> None
     assert writer.flush(30)
     assert writer.dropped == 1
     assert read_log(good, TABLE).queries == ()
-    writer._place = good
+    writer.place = good
     writer.add(Query(time=2.0, where="b"))
     assert writer.flush(30)
     found = read_log(good, TABLE)

@@ -33,13 +33,13 @@ PATIENCE_SECONDS = 120.0
 def test_closing_a_handle_writes_what_waits(tmp_path: Path) -> None:
     table = make(tmp_path, recluster__record="on")
     table.scan("id = 1").to_arrow()
-    (waiting,) = (writer for key, writer in _WRITERS._found.items() if key[0] == table._native.storage.url)
-    asked: list[float | None] = []
-    waiting.flush = lambda seconds=None: asked.append(seconds) or True  # type: ignore[method-assign, func-returns-value]
+    (waiting,) = _WRITERS.at(table._native.storage.url)
+    asked: list[int] = []
+    waiting.wait = lambda number, seconds: asked.append(number) or True  # type: ignore[method-assign, func-returns-value]
     table.close(wait=False)
     assert asked == []
     table.close()
-    assert asked == [None], "the limit of its own"
+    assert asked == [1]
 
 
 def make(path: Path, **options: Any) -> tblctl.Table:
