@@ -54,7 +54,7 @@ def make(path: Path, **options: Any) -> tblctl.Table:
 def read(table: tblctl.Table) -> ReadLog:
     native = table._native
     flush(native.storage.url, PATIENCE_SECONDS)
-    return read_log(native.log_place(), native.head().table_id)
+    return read_log(native.log_place(), native.head().table_id, with_blocks=True)
 
 
 def test_nothing_is_recorded_unless_asked_for(tmp_path: Path) -> None:
