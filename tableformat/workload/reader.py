@@ -28,7 +28,7 @@ MOST_QUERIES = 10_000
 """So many of the newest queries are read unless the caller says otherwise."""
 
 MOST_KEPT_BYTES = 64 << 20
-"""Of the queries that are kept, estimated: a hundred thousand usual ones. A query with a thousand blocks takes 240 kB."""
+"""Of the queries that are kept, estimated: a hundred thousand usual ones. One with a thousand blocks is 240 kB."""
 
 _READ_BYTES = 1 << 20
 _FILES_AT_ONCE, _BYTES_AT_ONCE = 64, 8 << 20
