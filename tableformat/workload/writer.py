@@ -156,7 +156,7 @@ class LogWriter:
             if not self.place.has_table():
                 return
             header = Header(table_id=self._table_id, dropped=lost - self._told)
-            lines = [encode_header(header), *(encode_query(self._kept(query)) for query in batch)]
+            lines = [encode_header(header), *(encode_query(kept(query, self._rewrite)) for query in batch)]
             name = log_path(self.place.folder, self._env.now_ms(), self._env.new_id())
             self.place.storage.write(name, b"".join(lines))
             self._told = lost
@@ -165,15 +165,16 @@ class LogWriter:
             with self._changed:
                 self.dropped += len(batch)
 
-    def _kept(self, query: Query) -> Query:
-        """Return the query with what is to be kept of its condition."""
-        if self._rewrite is None or not query.where:
-            return query
-        try:
-            return replace(query, where=self._rewrite(query.where))
-        except Exception as error:  # noqa: BLE001 (what cannot be rounded is not kept)
-            LOG.debug("a condition is not recorded: %r", error)
-            return replace(query, where="")
+
+def kept(query: Query, rewrite: Rewrite | None) -> Query:
+    """Return a query with what is to be kept of its condition: nothing, if it cannot be rewritten."""
+    if rewrite is None or not query.where:
+        return query
+    try:
+        return replace(query, where=rewrite(query.where))
+    except Exception as error:  # noqa: BLE001 (what cannot be rounded is not kept)
+        LOG.debug("a condition is not recorded: %r", error)
+        return replace(query, where="")
 
 
 @dataclass(frozen=True, kw_only=True)
