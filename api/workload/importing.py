@@ -21,8 +21,8 @@ from tblctl.tableformat.model.options import ROUNDED
 from tblctl.tableformat.port import TablePort, Version
 from tblctl.tableformat.workload.lines import Header, encode_header, encode_query
 from tblctl.tableformat.workload.place import log_path
-from tblctl.tableformat.workload.queries import Query
-from tblctl.tableformat.workload.reader import log_files
+from tblctl.tableformat.workload.queries import MOST_WHERE, Query
+from tblctl.tableformat.workload.reader import MOST_QUERIES, log_files
 from tblctl.tableformat.workload.writer import kept
 from tblctl.workload.conjuncts import PARSER_ERRORS, Conditions
 from tblctl.workload.duckdb_profile import KIND as DUCKDB
@@ -39,13 +39,9 @@ SQL, TEXT = "sql", "text"
 KINDS = (SPARK, DUCKDB, ICEBERG, *TEXT_LOGS, SQL, TEXT)
 """The kinds of logs that are read."""
 
-MOST_QUERIES = 10_000
-"""So many queries of a file are kept unless the caller says otherwise."""
-
 _MOST_WHOLE_BYTES = 64 << 20
 """A file that is one JSON object, or SQL, is read whole, and not larger."""
 
-_MOST_WHERE = 16_384
 _CHUNK_BYTES = 1 << 20
 
 
@@ -179,7 +175,7 @@ def sampled(queries: Iterable[Query], limit: int, env: Environment) -> tuple[lis
 
 def _rounded(query: Query, version: Version) -> Query:
     """Return a query as the table's options want it kept; a condition that is too long is not kept."""
-    if len(query.where) > _MOST_WHERE:
+    if len(query.where) > MOST_WHERE:
         return replace(query, where="")
     if version.options.recluster_record_literals != ROUNDED:
         return query

@@ -83,7 +83,7 @@ def typical_conditions(port: TablePort[Any], version: Version) -> tuple[list[tup
     None of a table without a log, or with one that cannot be read.
     """
     try:
-        queries = log_of(port, version, limit=typical.MOST_QUERIES).queries
+        queries = log_of(port, version, limit=typical.MOST_TYPICAL).queries
     except TblctlError as error:
         LOG.debug("%s has no log of queries that can be read: %s", port.location, error)
         return [], 0

@@ -59,6 +59,9 @@ class Query:
     tested: tuple[tuple[str, str], ...] = ()
 
 
+MOST_WHERE = 16_384
+"""Characters of a condition; a longer one is kept in a weaker form, or not."""
+
 MOST_BLOCKS = 1_000
 """So many blocks of a query are kept one by one: 70 bytes each in a log."""
 
