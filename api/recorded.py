@@ -39,7 +39,7 @@ class Recorded:
 
         Args:
             since: only queries of the last so many seconds, a timedelta, or text such as "7d". None: all.
-            limit: at most so many queries, the newest ones.
+            limit: at most so many queries, the newest ones that 64 MiB of memory hold.
 
         Raises:
             InvalidOptionError: nothing is recorded of such tables, or an argument is wrong.
@@ -51,7 +51,7 @@ class Recorded:
         start = 0.0 if age is None else self._port.env.now() - age
 
         def read(version: Version) -> WorkloadReport:
-            found = log_of(self._port, version, since=start, limit=limit)
+            found = log_of(self._port, version, since=start, limit=limit, with_blocks=True)
             return report(found, version.schema, version.public_id)
 
         return self._read(read)

@@ -340,7 +340,7 @@ class Table(ClusteredTable):
             InvalidPredicateError, UnknownColumnError: at once, with the position in the text.
         """
         from tblctl.tableformat.native.read.scan import Scanner, ScanRequest
-        from tblctl.tableformat.native.record import recorder_of
+        from tblctl.tableformat.native.record import head_for, recorder_of
 
         snapshot = self._snapshot()
         request = ScanRequest(
@@ -351,7 +351,8 @@ class Table(ClusteredTable):
             is_sql=where is None or isinstance(where, str),
         )
         native = self._native
-        recorder = recorder_of(native, snapshot, self._record)
+        head = head_for(native, self._record) if self._pinned_snapshot else snapshot
+        recorder = recorder_of(native, snapshot, head, self._record)
         return Scan(Scanner(native.storage, native.env, snapshot, request, self._on_scan, recorder=recorder))
 
     def close(self, *, wait: bool = True) -> None:

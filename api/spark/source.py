@@ -45,14 +45,14 @@ class TableSource(DataSource):
     def schema(self) -> StructType:
         """Return the table's columns. Remember its version, so that all calls of one `load` see the same one."""
         options = self._options()
-        snapshot = self._snapshot(options)
+        snapshot, _ = self._snapshots(options)
         condition_in(options.where, snapshot.schema)
         self._sequence = snapshot.sequence
         return frame_schema(column_schema(snapshot.schema, options.columns))
 
     def reader(self, schema: StructType) -> TableReader:
         options = self._options()
-        snapshot = self._snapshot(options)
+        snapshot, head = self._snapshots(options)
         require_same(schema, snapshot.schema)
         kind = FilteringReader if self.pushdown else TableReader
         return kind(
@@ -61,7 +61,7 @@ class TableSource(DataSource):
             schema.names,
             condition_in(options.where, snapshot.schema),
             parallelism=self.parallelism,
-            recorder=recorder_of(self._table(options), snapshot, options.record),
+            recorder=recorder_of(self._table(options), snapshot, head, options.record),
         )
 
     def streamReader(self, schema: StructType) -> NoStreamReader:  # noqa: N802 (Spark's name)
@@ -89,14 +89,15 @@ class TableSource(DataSource):
     def _table(self, options: SourceOptions) -> NativeTable:
         return NativeTable(self.storage.elsewhere(options.location, options.storage), SYSTEM)
 
-    def _snapshot(self, options: SourceOptions) -> Snapshot:
+    def _snapshots(self, options: SourceOptions) -> tuple[Snapshot, Snapshot]:
+        """Return the snapshot that is read, and the newest one."""
         port = NativePort(self._table(options))
         newest = port.newest()
         if self._sequence is not None:
-            return port.version(str(self._sequence), newest=newest).snapshot
-        if options.as_of is None:
-            return newest.snapshot
-        return version_as_of(port, options.as_of, newest).snapshot
+            read = port.version(str(self._sequence), newest=newest)
+        else:
+            read = newest if options.as_of is None else version_as_of(port, options.as_of, newest)
+        return read.snapshot, newest.snapshot
 
 
 def condition_in(where: str | None, schema: Schema) -> Node | None:

@@ -21,8 +21,9 @@ from tblctl.tableformat.model.options import ROUNDED
 from tblctl.tableformat.port import TablePort, Version
 from tblctl.tableformat.workload.lines import Header, encode_header, encode_query
 from tblctl.tableformat.workload.place import log_path
-from tblctl.tableformat.workload.queries import Query
-from tblctl.tableformat.workload.reader import log_files
+from tblctl.tableformat.workload.queries import MOST_WHERE, Query
+from tblctl.tableformat.workload.reader import MOST_QUERIES, log_files
+from tblctl.tableformat.workload.writer import kept
 from tblctl.workload.conjuncts import PARSER_ERRORS, Conditions
 from tblctl.workload.duckdb_profile import KIND as DUCKDB
 from tblctl.workload.duckdb_profile import DuckDBReader, is_profile
@@ -38,13 +39,9 @@ SQL, TEXT = "sql", "text"
 KINDS = (SPARK, DUCKDB, ICEBERG, *TEXT_LOGS, SQL, TEXT)
 """The kinds of logs that are read."""
 
-MOST_QUERIES = 10_000
-"""So many queries of a file are kept unless the caller says otherwise."""
-
 _MOST_WHOLE_BYTES = 64 << 20
 """A file that is one JSON object, or SQL, is read whole, and not larger."""
 
-_MOST_WHERE = 16_384
 _NAMES_SHOWN = 12
 _CHUNK_BYTES = 1 << 20
 
@@ -140,11 +137,11 @@ def import_logs(
             found.append(ImportedLog(path=str(given), unused={}, left_out={}, was_known=True))
             continue
         source = _Source.of(port, version, files, request)
-        kept, total = sampled(source.queries(), request.limit, port.env)
-        if kept:
+        taken, total = sampled(source.queries(), request.limit, port.env)
+        if taken:
             header = Header(table_id=version.table_id, imported=Path(given).name[:200], kind=source.kind)
-            kept = [_rounded(query, version) for query in kept]
-            lines = [encode_query(query) for query in sorted(kept, key=lambda item: item.time)]
+            taken = [_rounded(query, version) for query in taken]
+            lines = [encode_query(query) for query in sorted(taken, key=lambda item: item.time)]
             name = log_path(place.folder, port.env.now_ms(), id_)
             place.storage.write(name, b"".join([encode_header(header), *lines]))
             known.add(id_)
@@ -152,7 +149,7 @@ def import_logs(
             ImportedLog(
                 path=str(given),
                 kind=source.kind,
-                queries=len(kept),
+                queries=len(taken),
                 stand_for=total,
                 unused=dict(source.reading.unused.most_common()),
                 left_out=dict(source.conditions.left_out.most_common()),
@@ -182,12 +179,13 @@ def sampled(queries: Iterable[Query], limit: int, env: Environment) -> tuple[lis
 
 def _rounded(query: Query, version: Version) -> Query:
     """Return a query as the table's options want it kept; a condition that is too long is not kept."""
-    where = query.where if len(query.where) <= _MOST_WHERE else ""
-    if where and version.options.recluster_record_literals == ROUNDED:
-        from tblctl.tableformat.workload.rounding import rounded_where
+    if len(query.where) > MOST_WHERE:
+        return replace(query, where="")
+    if version.options.recluster_record_literals != ROUNDED:
+        return query
+    from tblctl.tableformat.workload.rounding import rounded_where
 
-        where = rounded_where(where, version.schema)
-    return replace(query, where=where)
+    return kept(query, lambda where: rounded_where(where, version.schema))
 
 
 def _files(path: Path) -> list[Path]:

@@ -18,7 +18,12 @@ SUGGESTED = 24
 
 
 def log_of(
-    port: TablePort[Any], version: Version, *, since: float = 0.0, limit: int = MOST_QUERIES
+    port: TablePort[Any],
+    version: Version,
+    *,
+    since: float = 0.0,
+    limit: int = MOST_QUERIES,
+    with_blocks: bool = False,
 ) -> ReadLog:
     """Return the newest queries of a table.
 
@@ -27,6 +32,7 @@ def log_of(
         version: of the table; it tells it from an earlier one at the same location.
         since: queries that ran before are left out, in seconds since 1970.
         limit: at most so many, the newest ones.
+        with_blocks: whether what each query used of each block is read, too.
 
     Raises:
         InvalidOptionError: nothing is recorded of such tables, or `limit` is negative.
@@ -34,7 +40,14 @@ def log_of(
     if limit < 0:
         msg = f"limit is {limit}, expected 0 or more"
         raise InvalidOptionError(msg)
-    return read_log(port.log_place(), version.table_id, since=since, limit=limit, now=port.env.now())
+    return read_log(
+        port.log_place(),
+        version.table_id,
+        since=since,
+        limit=limit,
+        now=port.env.now(),
+        with_blocks=with_blocks,
+    )
 
 
 def workload_of(
@@ -70,7 +83,7 @@ def typical_conditions(port: TablePort[Any], version: Version) -> tuple[list[tup
     None of a table without a log, or with one that cannot be read.
     """
     try:
-        queries = log_of(port, version, limit=typical.MOST_QUERIES).queries
+        queries = log_of(port, version, limit=typical.MOST_TYPICAL).queries
     except TblctlError as error:
         LOG.debug("%s has no log of queries that can be read: %s", port.location, error)
         return [], 0

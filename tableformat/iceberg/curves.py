@@ -37,7 +37,7 @@ from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.tree import TREE, tree_of
 from tblctl.tableformat.workload.reader import ReadLog, read_log
-from tblctl.tableformat.workload.typical import MOST_QUERIES
+from tblctl.tableformat.workload.typical import MOST_TYPICAL
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -271,7 +271,7 @@ def _tree_of_version(version: IcebergVersion, storages: DataStorage, key: Key) -
         return storages.folder(folder if "://" in folder else os.path.abspath(folder))  # noqa: PTH100 (no I/O)
 
     def log() -> ReadLog:
-        return read_log(log_place_of(version, storages), version.table_id, limit=MOST_QUERIES)
+        return read_log(log_place_of(version, storages), version.table_id, limit=MOST_TYPICAL)
 
     conditions = conditions_of(source, reach, version.schema, log)
     maker = TreeMaker(source, key.terms, conditions, version.schema)

@@ -72,6 +72,11 @@ class NativeTable:
         self._known = load_head(self.storage, self._known)
         return self._known
 
+    @property
+    def seen_head(self) -> Snapshot | None:
+        """The snapshot that `head` returned last, or that was committed since; None if there was none."""
+        return self._known
+
     def log_place(self) -> LogPlace:
         """Return where the table's queries are recorded."""
         return LogPlace(storage=self.storage, folder=FOLDER, has_table=self.exists)

@@ -6,6 +6,7 @@ tests inject faults there.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,6 +73,12 @@ class Storage:
         On local disk it follows links, so it may change with them.
         """
         return root_identity(self._location, self._options)
+
+    @property
+    def access_id(self) -> str:
+        """A hash of the root and of all options: the same for storages that reach the same objects in the same way."""
+        options = sorted((name, repr(value)) for name, value in self._options.items())
+        return hashlib.sha256(repr((self._location.absolute_url, options)).encode()).hexdigest()
 
     @property
     def is_local(self) -> bool:

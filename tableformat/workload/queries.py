@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BlockUse:
     """One block that a query read.
 
@@ -59,8 +59,29 @@ class Query:
     tested: tuple[tuple[str, str], ...] = ()
 
 
+MOST_WHERE = 16_384
+"""Characters of a condition; a longer one is kept in a weaker form, or not."""
+
 MOST_BLOCKS = 1_000
 """So many blocks of a query are kept one by one: 70 bytes each in a log."""
+
+
+_QUERY_BYTES, _NAME_BYTES, _BLOCK_BYTES = 400, 64, 200
+
+
+def size_of(query: Query) -> int:
+    """Return about how many bytes of memory a query takes; more, if it shares its texts with others."""
+    names = sum(map(len, query.columns)) + sum(map(len, (name for test in query.tested for name in test)))
+    count = len(query.columns) + 3 * len(query.tested)
+    paths = sum(len(use.path) for use in query.blocks)
+    return (
+        _QUERY_BYTES
+        + len(query.where)
+        + _NAME_BYTES * count
+        + names
+        + _BLOCK_BYTES * len(query.blocks)
+        + paths
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

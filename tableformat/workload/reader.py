@@ -1,6 +1,6 @@
 """Read the log of a table's queries, the newest files first, until there are enough.
 
-Memory: 8 MiB of small files, or one line of a large one; and the queries that are kept.
+Memory: 8 MiB of small files, or one line of a large one; and the queries that are kept, at most `MOST_KEPT_BYTES`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from tblctl.tableformat.workload.lines import (
     decode_query,
 )
 from tblctl.tableformat.workload.place import LogFile, LogPlace, log_file
-from tblctl.tableformat.workload.queries import Query, Workload
+from tblctl.tableformat.workload.queries import Query, Workload, size_of
 
 MOST_QUERIES = 10_000
 """So many of the newest queries are read unless the caller says otherwise."""
+
+MOST_KEPT_BYTES = 64 << 20
+"""Of the queries that are kept, estimated: a hundred thousand usual ones. One with a thousand blocks is 240 kB."""
 
 _READ_BYTES = 1 << 20
 _FILES_AT_ONCE, _BYTES_AT_ONCE = 64, 8 << 20
@@ -64,7 +67,13 @@ def log_files(place: LogPlace) -> list[LogFile]:
 
 
 def read_log(
-    place: LogPlace, table_id: str, *, since: float = 0.0, limit: int = MOST_QUERIES, now: float | None = None
+    place: LogPlace,
+    table_id: str,
+    *,
+    since: float = 0.0,
+    limit: int = MOST_QUERIES,
+    now: float | None = None,
+    with_blocks: bool = False,
 ) -> ReadLog:
     """Return the newest queries of a log.
 
@@ -72,28 +81,55 @@ def read_log(
         place: of the log.
         table_id: of the table. Files of others are counted, and not used.
         since: queries that ran before are left out, in seconds since 1970.
-        limit: at most so many, the newest ones.
+        limit: at most so many, the newest ones; fewer if these would take more than `MOST_KEPT_BYTES`.
         now: queries that ran later count as run now, since clocks disagree; none ran after its file was written.
+        with_blocks: whether `Query.blocks` are read: those of the queries read first, up to half of `MOST_KEPT_BYTES`.
     """
     found = ReadLog()
-    kept: list[tuple[float, int, Query]] = []
-    order = itertools.count(0, -1)
+    kept = _Kept(limit=limit, most_bytes=MOST_KEPT_BYTES)
     for file, lines in _opened(place, log_files(place)):
-        is_full = len(kept) >= limit
-        if file.time < since or (is_full and (not limit or kept[0][0] >= file.time)):
+        if file.time < since or kept.has_no_place_for(file.time):
             break
         latest = file.time if now is None else min(now, file.time)
-        for query in _queries(lines, table_id, found):
+        for query in _queries(lines, table_id, found, with_blocks=with_blocks):
             time = min(query.time, latest)
-            if time < since:
-                continue
-            item = (time, next(order), query if time == query.time else replace(query, time=time))
-            if len(kept) < limit:
-                heapq.heappush(kept, item)
-            elif kept and item > kept[0]:
-                heapq.heapreplace(kept, item)
-    found.queries = tuple(query for _, _, query in sorted(kept, key=lambda item: (item[0], -item[1])))
+            if time >= since:
+                kept.add(query if time == query.time else replace(query, time=time))
+    found.queries = kept.queries()
     return found
+
+
+class _Kept:
+    """The newest of the queries that were added: so many, and of so many bytes in all."""
+
+    def __init__(self, *, limit: int, most_bytes: int) -> None:
+        self._limit = limit
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._is_full = not limit
+        self._order = itertools.count(0, -1)
+        self._heap: list[tuple[float, int, int, Query]] = []  # time, order, bytes
+
+    def has_no_place_for(self, time: float) -> bool:
+        """Return whether queries that ran at a time, or before, would not be kept."""
+        return self._is_full and (not self._heap or self._heap[0][0] >= time)
+
+    def add(self, query: Query) -> None:
+        """Keep a query, and let the oldest go for it. Blocks that are too many go first."""
+        size = size_of(query)
+        if query.blocks and self._bytes + size > self._most_bytes / 2:
+            query = replace(query, blocks=())
+            size = size_of(query)
+        heapq.heappush(self._heap, (query.time, next(self._order), size, query))
+        self._bytes += size
+        while len(self._heap) > self._limit or self._bytes > self._most_bytes:
+            self._bytes -= heapq.heappop(self._heap)[2]
+            self._is_full = True
+        self._is_full = self._is_full or len(self._heap) == self._limit
+
+    def queries(self) -> tuple[Query, ...]:
+        """Return what is kept, the oldest first."""
+        return tuple(item[3] for item in sorted(self._heap, key=lambda item: (item[0], -item[1])))
 
 
 def _opened(place: LogPlace, files: Sequence[LogFile]) -> Iterator[tuple[LogFile, Iterator[bytes]]]:
@@ -114,7 +150,7 @@ def _opened(place: LogPlace, files: Sequence[LogFile]) -> Iterator[tuple[LogFile
                 yield file, _cut(io.BytesIO(data))
 
 
-def _queries(lines: Iterator[bytes], table_id: str, found: ReadLog) -> Iterator[Query]:
+def _queries(lines: Iterator[bytes], table_id: str, found: ReadLog, *, with_blocks: bool) -> Iterator[Query]:
     """Yield the queries of a file, and count in `found` what cannot be used."""
     try:
         header = decode_header(next(lines, b""))
@@ -128,7 +164,7 @@ def _queries(lines: Iterator[bytes], table_id: str, found: ReadLog) -> Iterator[
     if header.kind:
         found.imports.append((header.imported, header.kind))
     for line in lines:
-        query = decode_query(line)
+        query = decode_query(line, with_blocks=with_blocks)
         if query is None:
             found.damaged_lines += 1
         else:

@@ -9,7 +9,7 @@ from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.workload.queries import Query
 
-MOST_QUERIES = 2_000
+MOST_TYPICAL = 2_000
 """So many of the newest queries are looked at: each different condition takes a millisecond to parse."""
 
 HALF_LIFE_SECONDS = 7 * 86400.0

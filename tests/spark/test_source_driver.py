@@ -94,6 +94,18 @@ def test_nothing_is_recorded_unless_the_table_or_the_reader_says_so(tmp_path: Pa
         source(table, record="never").reader(FRAME)
 
 
+def test_a_reader_of_an_old_version_records_as_the_newest_one_says(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    table.set_options({"recluster.record": "on"})
+    old = {"as_of": str(table.snapshot.sequence), "where": "id = 1234"}
+    table.set_options({"recluster.record_literals": "rounded"})
+    list(source(table, **old).reader(FRAME).partitions())
+    table.set_options({"recluster.record": "off"})
+    list(source(table, **old).reader(FRAME).partitions())
+    (query,) = read_log(native_of(table).log_place(), native_of(table).head().table_id).queries
+    assert query.where == '"id" = 1200'
+
+
 def test_a_reader_that_spark_would_mix_up_with_others_takes_no_filters(tmp_path: Path) -> None:
     reader = source(make(tmp_path)).reader(FRAME)
     assert type(reader).pushFilters is spark.DataSourceReader.pushFilters

@@ -478,6 +478,21 @@ def test_literals_of_imported_queries_are_rounded_if_the_table_says_so(
     )
 
 
+def test_a_condition_that_cannot_be_rounded_is_not_kept_and_ends_no_import(
+    events: tblctl.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> str:
+        raise OverflowError
+
+    monkeypatch.setattr("tblctl.tableformat.workload.rounding.rounded_where", fail)
+    events.set_options({"recluster.record_literals": "rounded"})
+    path = tmp_path / "a.sql"
+    path.write_text("SELECT id FROM events WHERE id = 12345")
+    (found,) = events.import_workload(path)
+    assert found.queries == 1
+    assert wheres(events) == [""]
+
+
 def test_a_pinned_handle_imports_nothing(events: tblctl.Table, tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="is pinned to snapshot"):
         tblctl.open(events.location, as_of=1).import_workload(tmp_path)

@@ -188,7 +188,7 @@ def test_a_failing_storage_loses_queries_and_nothing_else(tmp_path: Any) -> None
     assert writer.flush(30)
     assert writer.dropped == 1
     assert read_log(good, TABLE).queries == ()
-    writer._place = good
+    writer.place = good
     writer.add(Query(time=2.0, where="b"))
     assert writer.flush(30)
     found = read_log(good, TABLE)
@@ -274,3 +274,33 @@ def test_a_clock_that_is_ahead_is_corrected_to_now(tmp_path: Any) -> None:
     put(log, 10_000, line(9_000, "ahead"))
     (query,) = read_log(log, TABLE, now=500).queries
     assert query.time == 500
+
+
+def test_what_queries_used_of_blocks_is_read_only_if_asked_for(tmp_path: Any) -> None:
+    log = place(tmp_path)
+    put(log, 2e9, encode_query(WHOLE))
+    assert read_log(log, TABLE).queries == (dataclasses.replace(WHOLE, blocks=()),)
+    assert read_log(log, TABLE, with_blocks=True).queries == (WHOLE,)
+
+
+def test_kept_queries_take_bounded_memory_and_the_newest_are_kept(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = place(tmp_path)
+    put(log, 100, line(98, "too old"))
+    put(log, 200, *[line(150 + number, f"{number}" + "x" * 3_000) for number in range(5)])
+    put(log, 300, line(250, "new"))
+    monkeypatch.setattr("tblctl.tableformat.workload.reader.MOST_KEPT_BYTES", 10_000)
+    found = read_log(log, TABLE)
+    assert [query.where[:3] for query in found.queries] == ["3xx", "4xx", "new"]
+    assert found.files == 2, "older files have no newer query"
+
+
+def test_blocks_are_let_go_before_queries(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = place(tmp_path)
+    uses = (BlockUse(path="data/a.parquet", rows_read=1, rows_matched=1),) * 20
+    for time in (100, 200, 300):
+        put(log, time, encode_query(Query(time=time, where="", blocks=uses)))
+    monkeypatch.setattr("tblctl.tableformat.workload.reader.MOST_KEPT_BYTES", 20_000)
+    found = read_log(log, TABLE, with_blocks=True)
+    assert [len(query.blocks) for query in found.queries] == [0, 20, 20]

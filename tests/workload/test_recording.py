@@ -17,7 +17,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 import tblctl
-from tblctl.errors import InvalidOptionError
+from tblctl.errors import InvalidOptionError, StorageError
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.native.record import recorder_of
 from tblctl.tableformat.workload.queries import MOST_BLOCKS, BlockUse
@@ -33,13 +33,13 @@ PATIENCE_SECONDS = 120.0
 def test_closing_a_handle_writes_what_waits(tmp_path: Path) -> None:
     table = make(tmp_path, recluster__record="on")
     table.scan("id = 1").to_arrow()
-    (waiting,) = (writer for key, writer in _WRITERS._found.items() if key[0] == table._native.storage.url)
-    asked: list[float | None] = []
-    waiting.flush = lambda seconds=None: asked.append(seconds) or True  # type: ignore[method-assign, func-returns-value]
+    (waiting,) = _WRITERS.at(table._native.storage.url)
+    asked: list[int] = []
+    waiting.wait = lambda number, seconds: asked.append(number) or True  # type: ignore[method-assign, func-returns-value]
     table.close(wait=False)
     assert asked == []
     table.close()
-    assert asked == [None], "the limit of its own"
+    assert asked == [1]
 
 
 def make(path: Path, **options: Any) -> tblctl.Table:
@@ -54,7 +54,7 @@ def make(path: Path, **options: Any) -> tblctl.Table:
 def read(table: tblctl.Table) -> ReadLog:
     native = table._native
     flush(native.storage.url, PATIENCE_SECONDS)
-    return read_log(native.log_place(), native.head().table_id)
+    return read_log(native.log_place(), native.head().table_id, with_blocks=True)
 
 
 def test_nothing_is_recorded_unless_asked_for(tmp_path: Path) -> None:
@@ -136,6 +136,48 @@ def test_rounded_literals_say_roughly_what_was_asked(tmp_path: Path) -> None:
     assert b"name 17" not in files[0].read_bytes()
 
 
+def test_scans_of_an_old_version_are_recorded_as_the_newest_one_says(tmp_path: Path) -> None:
+    table = make(tmp_path, recluster__record="on")
+    asked = "name = 'name 17'"
+
+    def old(record: str | None = None) -> tblctl.Table:
+        return tblctl.open(tmp_path / "table", as_of=2, record=record)
+
+    opened_before = old()
+    table.set_options({"recluster.record_literals": "rounded"})
+    assert old().count(asked) == opened_before.count(asked) == 1
+    assert [query.where for query in read(table).queries] == ["\"name\" LIKE 'na%'"] * 2
+    table.set_options({"recluster.record": "off"})
+    assert old().count(asked) == opened_before.count(asked) == 1
+    assert len(read(table).queries) == 2
+    old("on").count(asked)
+    assert [query.where for query in read(table).queries] == ["\"name\" LIKE 'na%'"] * 3
+    table.set_options({"recluster.record": "on", "recluster.record_literals": "full"})
+    old().count(asked)
+    assert read(table).queries[-1].where == asked
+
+
+def test_an_old_version_costs_no_look_at_the_newest_one_unless_it_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = make(tmp_path)
+    off = tblctl.open(tmp_path / "table", as_of=2)
+    table.set_options({"recluster.record": "on"})
+    on, never = (tblctl.open(tmp_path / "table", as_of=2, record=record) for record in (None, "off"))
+
+    def fail(_native: object) -> None:
+        raise StorageError("no head today")
+
+    monkeypatch.setattr("tblctl.tableformat.native.table.NativeTable.head", fail)
+    with caplog.at_level(logging.WARNING, logger="tblctl"):
+        assert off.count("id < 5") == never.count("id < 5") == 5
+        assert "no head today" not in caplog.text
+        assert on.count("id < 5") == 5
+        assert "no head today" in caplog.text
+    monkeypatch.undo()
+    assert read(table).queries == ()
+
+
 def test_a_scan_goes_on_whatever_is_wrong_with_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,8 +251,10 @@ def test_gc_removes_logs_that_are_a_month_old_and_no_younger_ones(tmp_path: Path
 
 def test_no_recorder_costs_no_writer(tmp_path: Path) -> None:
     native = make(tmp_path)._native
-    assert recorder_of(native, native.head()) is None
-    assert recorder_of(native, native.head(), "sample:0.25").rate == 0.25
+    head = native.head()
+    assert recorder_of(native, head, head) is None
+    assert recorder_of(native, head, head, "sample:0.25").rate == 0.25
+    assert recorder_of(native, head, None, "on") is None, "whether literals are rounded is unknown"
 
 
 def test_a_dropped_table_takes_its_log_along(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tblctl.tableformat.native.read.key_sample import (
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.workload.place import FOLDER, LogPlace
 from tblctl.tableformat.workload.reader import ReadLog, read_log
-from tblctl.tableformat.workload.typical import MOST_QUERIES
+from tblctl.tableformat.workload.typical import MOST_TYPICAL
 
 _TREE = "a tree takes its cuts"
 
@@ -56,7 +56,7 @@ def layout_of_table(storage: Storage, snapshot: Snapshot, key: Key) -> Layout:
         return Layout(key.terms, ranges_of_table(storage, snapshot, key.terms).to_parameters())
 
     def log() -> ReadLog:
-        return read_log(LogPlace(storage=storage, folder=FOLDER), snapshot.table_id, limit=MOST_QUERIES)
+        return read_log(LogPlace(storage=storage, folder=FOLDER), snapshot.table_id, limit=MOST_TYPICAL)
 
     work = _tree_maker(key, key.tree, storage.elsewhere, snapshot.schema, log)
     if not snapshot.row_count:

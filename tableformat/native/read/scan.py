@@ -26,7 +26,7 @@ from tblctl.tableformat.parquet.opened import BlockAddress
 from tblctl.tableformat.parquet.reader import BlockFile
 from tblctl.tableformat.projection import Projection
 from tblctl.tableformat.storage import Storage
-from tblctl.tableformat.workload.queries import Query
+from tblctl.tableformat.workload.queries import MOST_WHERE, Query
 from tblctl.tableformat.workload.recorder import Recorder
 from tblctl.tableformat.workload.recorder import Tally as Use
 
@@ -334,10 +334,6 @@ class Scanner:
         )
 
 
-_LONG_CONDITION = 16_384
-"""A longer condition is recorded in a weaker form, without its long lists."""
-
-
 def sql_of(text: str | None, condition: Node | None) -> str:
     """Return a condition as text of SQL for a log; empty for none.
 
@@ -345,12 +341,12 @@ def sql_of(text: str | None, condition: Node | None) -> str:
         text: as somebody wrote it; None for an expression.
         condition: the same, resolved.
     """
-    if condition is None or (text is not None and len(text) <= _LONG_CONDITION):
+    if condition is None or (text is not None and len(text) <= MOST_WHERE):
         return text or ""
     from tblctl.tableformat.predicate.as_sql import as_sql
 
     found = as_sql(condition)
-    return found if len(found) <= _LONG_CONDITION else ""
+    return found if len(found) <= MOST_WHERE else ""
 
 
 def _bytes_a_row(file: BlockFile, groups: Sequence[int], leaves: Sequence[Leaf]) -> float:
