@@ -1,6 +1,7 @@
 # Every target makes the environment that it needs from tests/constraints.txt: python3 >= 3.11 with venv and pip is enough.
 #   make demo      a table before and after a recluster, on real TPC-H rows (SF=1 for 6 million)
 #   make demo-iceberg   the same story on an Iceberg table, without a server, or on MinIO where it is installed
+#   make first-ten-minutes   what a new user does first, on Parquet, Delta and Iceberg data made for it, timed
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
 #   make test-thorough   the same with 60 times as many cases in every random test, and a minute for each race: hours
 #   make test-killed     processes at work on one table, killed at random: 150 s on each of four kinds of table, in turn
@@ -39,7 +40,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: docs demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-workload bench-merge bench-layouts wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
+.PHONY: docs first-ten-minutes demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-workload bench-merge bench-layouts wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -47,6 +48,10 @@ demo: $(VENV)/.installed
 
 demo-iceberg: $(VENV)/.installed
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" SF=$(SF) bash scripts/demo_iceberg.sh
+
+# What a new user does first, on Parquet, Delta and Iceberg data made for it, timed.
+first-ten-minutes: $(TEST_VENV)/.installed
+	PATH="$(CURDIR)/$(TEST_VENV)/bin:$$PATH" bash scripts/first_ten_minutes.sh
 
 # The folders of the checkout are not called tblctl, so `import tblctl` can only find what is installed in the
 # environment: the editable one, or the wheel.

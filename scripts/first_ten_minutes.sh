@@ -90,4 +90,4 @@ require "rows after all" "$(tblctl info table --json | value 'x["rows"]')" "==" 
 run tblctl check table --deep
 run tblctl export table out --where "customer < 3" --columns at,customer
 part "done"
-printf '\n%s\n' "${times[@]}"
+printf '%s\n' "${times[@]}"
