@@ -33,7 +33,7 @@ def test_every_module_of_the_packages_is_in_the_zip_and_no_other(temporary: Path
     names = zipfile.ZipFile(BytesIO(shipping.zip_content(CODE))).namelist()
     found = {name for name in names if not name.endswith(".pyc")}
     folders = {name: name for name in ("merger", "metrics", "selector", "tableformat")}
-    folders |= {name: f"api/{name}" for name in ("maintain", "spark")}
+    folders |= {name: f"api/{name}" for name in ("maintain", "spark", "workload")}
     assert found == {f"tblctl/{name}" for name in CODE.modules} | {
         f"tblctl/{package}/{path.relative_to(ROOT / folder).as_posix()}"
         for package, folder in folders.items()
