@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import tblctl
+from tblctl.cli.arguments import params
 from tblctl.cli.show import render
 
 PICTURE = click.option(
@@ -34,7 +35,7 @@ def read_versions(text: str | None) -> Versions | None:
     names = [name.strip() for name in text.split(":")]
     if len(names) != 2 or not all(names):  # noqa: PLR2004
         raise click.BadParameter(f"{text!r} is not two versions such as 3:9 or before:after")
-    first, second = (int(name) if name.isascii() and name.isdigit() else name for name in names)
+    first, second = map(params.number_or_text, names)
     return first, second
 
 

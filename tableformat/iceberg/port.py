@@ -395,7 +395,7 @@ def _summary(snapshot: Snapshot | None) -> Summary:
 
     def total(key: str) -> int | None:
         text = str(found.get(key, ""))
-        return int(text) if text.isdecimal() else None
+        return int(text) if text.isdecimal() and len(text) <= _ID_DIGITS else None
 
     def change(key: str) -> int:
         return total(key) or 0

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 _FIGURES = ("level", "row_count", "size_bytes", "decoded_bytes")
 """Columns of segments that `Listing` has as numbers. No row of a block is deleted, so it stores `row_count` rows."""
 
+_SEQUENCE_DIGITS = 19
+"""A longer number is no sequence, and Python refuses to read one of thousands of digits."""
+
 
 class NativeVersion:
     """`tblctl.tableformat.port.Version` of a snapshot. Keeps metadata that was read."""
@@ -306,7 +309,7 @@ class NativePort:
 
     def parse_id(self, text: str) -> str | None:
         """Return a whole number as an id; None for other texts."""
-        return str(int(text)) if text.isdecimal() else None
+        return str(int(text)) if text.isdecimal() and len(text) <= _SEQUENCE_DIGITS else None
 
     def ever_had(self, id: str, *, newest: NativeVersion) -> bool:
         """Return whether there is a snapshot of that sequence, or was: sequences have no gaps."""

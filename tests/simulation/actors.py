@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from simulation.engine import PlayedEngine
 from simulation.model import OWN_COLUMNS, Version, sql
-from simulation.policies import SIDE_SORT
+from simulation.policies import SIDE_SORT, drawn_policies
 from tblctl.maintain.pending import PendingJob, execute
 from tblctl.maintain.recluster import recluster
 from tblctl.maintain.request import Request, make_plan
-from tblctl.selector import registry
 from tblctl.tableformat.model.snapshot import Batch
 from tblctl.tableformat.native.write.staged_write import StagedWriter, joined
 
@@ -228,7 +227,7 @@ class Recluster(Operation):
 
     def draw(self, draws: Draws) -> Args:
         rng = draws.rng
-        names = [policy.name for policy in registry.registered()]
+        names = drawn_policies()
         return {
             "policy": rng.choice([*names, SIDE_SORT.name]),
             "final": rng.random() < 0.3,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tblctl.selector import registry
 from tblctl.selector.draft import Draft, next_level
 from tblctl.selector.policy import Decision
 from tblctl.tableformat.model.cluster_key import Sort, Term
@@ -41,3 +42,8 @@ class SideSort:
 
 
 SIDE_SORT = SideSort()
+
+
+def drawn_policies() -> list[str]:
+    """Return the names of the policies that histories draw: those that need no log of queries."""
+    return [item.name for item in registry.registered() if not getattr(item, "wants_workload", False)]

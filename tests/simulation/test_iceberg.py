@@ -12,8 +12,8 @@ from simulation.iceberg.actors import ICEBERG_OPERATIONS
 from simulation.iceberg.bugs import ICEBERG_BUGS
 from simulation.iceberg.faults import ICEBERG_FAULTS
 from simulation.iceberg.history import _OF_CATALOGS, _TRAITS, draw_iceberg
+from simulation.policies import drawn_policies
 from simulation.run import replay_command, run_history
-from tblctl.selector import registry
 
 HISTORIES = 30
 PARTS = 3  # so that several processes share them
@@ -65,6 +65,6 @@ def test_every_policy_operation_fault_and_kind_of_catalog_is_drawn():
     searched = {"recluster part", "recluster slowly", "gc slowly", "tag an older one"}
     assert {step.operation for step in steps} == set(ICEBERG_OPERATIONS) - searched
     policies = {step.args["policy"] for step in steps if "policy" in step.args}
-    assert policies >= {policy.name for policy in registry.registered()}
+    assert policies >= set(drawn_policies())
     assert {event.kind for history in histories for event in history.events} >= usual
     assert {trait for history in histories for trait in history.traits} == {*_TRAITS, *_OF_CATALOGS}

@@ -26,9 +26,9 @@ from simulation.actors import _KEYS, CURVES, Args, Draws, Operation, _engine, _r
 from simulation.iceberg.catalog import COMMIT
 from simulation.iceberg.files import uid_of
 from simulation.model import OWN_COLUMNS, Version
+from simulation.policies import drawn_policies
 from tblctl.maintain.recluster import recluster
 from tblctl.maintain.request import Request, make_plan
-from tblctl.selector import registry
 from tblctl.tableformat.errors import TblctlError
 
 if TYPE_CHECKING:
@@ -385,7 +385,7 @@ class Recluster(Ours):
     def draw(self, draws: Draws) -> Args:
         rng = draws.rng
         return {
-            "policy": rng.choice([policy.name for policy in registry.registered()]),
+            "policy": rng.choice(drawn_policies()),
             "key": rng.choice([*_KEYS, *CURVES, None]),
             "final": rng.random() < 0.3,
             "where": draws.condition() if rng.random() < 0.2 else None,
