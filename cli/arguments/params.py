@@ -171,7 +171,10 @@ def read_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     """Parse `a, b, "odd, name"`; None stays None."""
     if text is None:
         return None
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    try:
+        names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    except csv.Error:  # a line break outside of quotes
+        names = []
     if not names or not all(names):
         raise click.BadParameter("expected names separated by commas, such as a,b")
     return names
