@@ -1,8 +1,14 @@
-"""Spill rows of a merge task to a temporary folder on the local disk."""
+"""Spill rows of a merge task to a temporary folder on the local disk.
+
+A process that is killed cannot delete its folder: Spark kills the workers of cancelled jobs. So a folder has a file
+that its process keeps locked as long as it lives. The next process that spills deletes folders with an unlocked file.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -15,6 +21,9 @@ from typing import Self
 import pyarrow as pa
 
 from tblctl.tableformat.errors import StorageError
+
+_PREFIX = "tblctl-merge-"
+_LOCK = "owner"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,6 +66,7 @@ class SpillFolder:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
+        self._lock: int | None = None  # a file descriptor
         self._making = Lock()
         self._numbers = itertools.count()
 
@@ -66,6 +76,8 @@ class SpillFolder:
     def __exit__(self, *exc: object) -> None:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
 
     def write(self, tables: Iterable[pa.Table]) -> Pieces:
         """Write tables, each as one piece.
@@ -111,8 +123,36 @@ class SpillFolder:
     def _opened(self) -> Path:
         with self._making:
             if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="tblctl-merge-"))
+                remove_abandoned()
+                self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+                self._lock = _locked(self._folder)
             return self._folder
+
+
+def remove_abandoned() -> None:
+    """Delete the folders whose processes were killed, as far as they are of this user and on this host."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
+        with suppress(OSError):  # its process lives, it is another user's, or just gone
+            lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                if os.fstat(lock).st_uid == os.geteuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path.parent, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """Return the descriptor of the folder's file, locked before it has its name; None if the disk has no locks."""
+    new = folder / f"{_LOCK}.new"
+    lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        new.rename(folder / _LOCK)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
 
 
 def _write(file: pa.NativeFile, tables: Iterable[pa.Table], compression: str | None) -> tuple[int, ...]:

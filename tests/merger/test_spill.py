@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import tempfile
 import threading
 
@@ -119,4 +121,26 @@ def test_the_folder_goes_when_writing_fails(temporary):
 
     with pytest.raises(RuntimeError, match="the source failed"), SpillFolder() as scratch:
         scratch.write(pieces())
+    assert list(temporary.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys, tempfile
+import pyarrow as pa
+from tblctl.merger.presort.spill import SpillFolder
+tempfile.tempdir = sys.argv[1]
+SpillFolder().write([pa.table({"n": [1]})])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_spilled_goes_when_the_next_one_spills(temporary):
+    with SpillFolder() as living:
+        kept = living.write([numbers(0, 3)])
+        subprocess.run([sys.executable, "-c", KILLED, str(temporary)], check=False)
+        assert len(list(temporary.iterdir())) == 2
+        with SpillFolder() as scratch:
+            scratch.write([numbers(0, 1)])
+            assert len(list(temporary.iterdir())) == 2, "of the killed process nothing is left"
+        assert kept.read(0)["n"].to_pylist() == [0, 1, 2]
     assert list(temporary.iterdir()) == []

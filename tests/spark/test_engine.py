@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -325,10 +326,13 @@ def test_only_the_attempt_that_spark_took_is_reported(spark: Any, tmp_path: Path
     assert {place: outcome.bytes_read for place, outcome in found.items()} == {(0, 0): 0, (1, 0): 1}
 
 
-def test_an_interrupt_cancels_what_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_cancels_what_runs_and_ends_its_workers(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started = tmp_path / "started"
 
     def sleeps(io, what):
+        import os
         import time
         from pathlib import Path
 
@@ -340,7 +344,9 @@ def test_an_interrupt_cancels_what_runs(spark: Any, tmp_path: Path, monkeypatch:
                     break
                 time.sleep(0.1)
             raise InvalidDataError("enough")
-        Path(io.started).touch()
+        process = Path(f"{io.started}-new")
+        process.write_text(str(os.getpid()))
+        process.rename(io.started)
         time.sleep(600)
 
     def interrupted(outcome) -> None:
@@ -356,6 +362,9 @@ def test_an_interrupt_cancels_what_runs(spark: Any, tmp_path: Path, monkeypatch:
     assert not [
         thread for thread in set(threading.enumerate()) - before if "InheritableThread" in repr(thread)
     ]
+    worker = Path("/proc") / started.read_text()
+    while worker.exists():  # until the timeout of the test; its task would go on for ten minutes
+        time.sleep(0.1)
     assert spark.session.range(10).count() == 10
 
 

@@ -18,7 +18,7 @@ from tblctl.tableformat.errors import EngineError, InvalidOptionError
 from .conftest import CONNECT_MODE, free_port, python, unmarked_environment
 
 LIFE = """
-import sys
+import os, sys
 from pyspark.sql import SparkSession
 from tblctl.merger.engines.spark.session import open_session
 from tblctl.tableformat.errors import InvalidOptionError
@@ -29,6 +29,8 @@ with open_session(master="local[1]", conf={"spark.app.name": "mine"}) as first:
     where = first.range(1).rdd.map(lambda _: __import__("sys").executable).collect()
     print("workers", where == [sys.executable])
     print(first.range(1).rdd.map(lambda _: __import__("os").environ.get("MIMALLOC_PURGE_DELAY")).collect())
+    (left,) = first.range(1).rdd.map(lambda _: __import__("tempfile").mkdtemp()).collect()
+    print("temporary", os.path.exists(left))
     with open_session() as second:
         print("same", second is first)
     print("goes on", first.range(3).count())
@@ -39,6 +41,7 @@ with open_session(master="local[1]", conf={"spark.app.name": "mine"}) as first:
         except InvalidOptionError as error:
             print("refused", "local[1]" in str(error))
 print("stopped", context._jsc is None)
+print("left", os.path.exists(left), os.path.exists(os.path.dirname(left)))
 with open_session() as third:
     print("default", third.sparkContext.master)
 """
@@ -52,11 +55,13 @@ def test_a_session_is_local_by_default_shared_while_it_runs_and_stopped_by_who_s
         "master local[1] mine True",
         "workers True",
         "['7000']",
+        "temporary True",
         "same True",
         "goes on 3",
         "refused True",
         "refused True",
         "stopped True",
+        "left False False",
         "default local[*]",
     ], done.stderr
     assert "\r" not in done.stderr  # no progress bars of Spark's own

@@ -6,9 +6,10 @@ import os
 import re
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -96,8 +97,10 @@ def _session(master: str | None, remote: str | None, conf: Mapping[str, str]) ->
         _require_same(running, master, conf)
         yield running
         return
-    with _mode_restored() if remote is not None else nullcontext():
-        session = _connect(remote, conf) if remote is not None else _start(master or "local[*]", conf)
+    with _mode_restored() if remote is not None else _folder_of_workers(master) as own:
+        session = (
+            _connect(remote, conf) if remote is not None else _start(master or "local[*]", {**own, **conf})
+        )
         try:
             yield session
         finally:
@@ -106,11 +109,27 @@ def _session(master: str | None, remote: str | None, conf: Mapping[str, str]) ->
 
 
 @contextmanager
-def _mode_restored() -> Iterator[None]:
-    """Undo what pyspark does at a process's first Connect session: afterwards it could not start a classic one."""
+def _folder_of_workers(master: str | None) -> Iterator[dict[str, str]]:
+    """Give settings by which workers on this host have a temporary folder of their own, deleted at the end.
+
+    Spark kills workers of cancelled jobs, and these leave what they spilled.
+    """
+    if master is not None and not master.startswith("local"):
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="tblctl-spark-", ignore_cleanup_errors=True) as folder:
+        yield {"spark.executorEnv.TMPDIR": folder}
+
+
+@contextmanager
+def _mode_restored() -> Iterator[dict[str, str]]:
+    """Undo what pyspark does at a process's first Connect session: afterwards it could not start a classic one.
+
+    Gives no settings.
+    """
     before = {name: os.environ.get(name) for name in _CONNECT_MODE}
     try:
-        yield
+        yield {}
     finally:
         for name, value in before.items():
             if value is None:
