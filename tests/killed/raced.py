@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
@@ -26,10 +27,13 @@ from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.iceberg.location import parse_location
 from tblctl.tableformat.iceberg.port import IcebergPort
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.workload.place import FOLDER
 from tests.iceberg.leftovers import named_files, own_files
 
+from .model import KEYS
 from .worker import SCHEMA, rows_of
 
+POLICIES = ("levels", "levels", "full", "runs", "depth")
 PATIENCE = 50
 """How often a read, or a change that another writer's commit overtook, is tried."""
 
@@ -42,7 +46,7 @@ class NativeRaced:
     storage_options: dict[str, Any]
 
     def create(self) -> None:
-        options = {"block_rows": 150}
+        options = {"block_rows": 150, "recluster.record": "on"}
         tblctl.create(
             self.url, SCHEMA, cluster_by="key", options=options, storage_options=self.storage_options
         )
@@ -54,6 +58,8 @@ class NativeRaced:
         table = self.open()
         where = f"owner = {owner} AND key >= {change['low']} AND key < {change['high']}"
         match change["kind"]:
+            case "append" if change["value"] % 4 == 0:
+                return self._import(rows_of(owner, change), f"{owner}/{change['first']}")
             case "append":
                 found = table.append(rows_of(owner, change))
             case "overwrite":
@@ -64,6 +70,16 @@ class NativeRaced:
                 found = table.update({"value": change["value"]}, where)
         return found.attempts
 
+    def _import(self, rows: pa.Table, name: str) -> int:
+        """Import a file of rows, twice: the second time takes nothing."""
+        folder, sink = f"{self.url}-files/{name}", pa.BufferOutputStream()
+        pq.write_table(rows, sink)
+        Storage(folder, self.storage_options).write("rows.parquet", sink.getvalue())
+        how = {"storage_options": self.storage_options}
+        assert tblctl.import_parquet(folder, self.url, **how).rows_added == rows.num_rows
+        assert tblctl.import_parquet(folder, self.url, **how).files_known == 1
+        return 1
+
     def rows(self, owner: int | None) -> pa.Table:
         where = None if owner is None else f"owner = {owner}"
         return patiently(lambda: self.open().scan(where).to_arrow())
@@ -71,28 +87,40 @@ class NativeRaced:
     def read_twice(self) -> tuple[pa.Table, pa.Table]:
         pinned = self.open()
         pinned = self.open(as_of=pinned.snapshot.sequence)
-        return pinned.scan().to_arrow(), pinned.scan().to_arrow()
+        found = pinned.scan().to_arrow(), pinned.scan().to_arrow()
+        pinned.scan(f"key < {KEYS // 10}").to_arrow()
+        pinned.close()  # writes the log of these queries, for policy workload
+        return found
 
     def recluster(self, chance: random.Random) -> Any:
-        how = {
-            "policy": chance.choice(["levels", "levels", "full"]),
-            "commit_every": chance.choice([None, 1]),
-        }
-        return self.open().recluster(**how)
+        table, policy = self.open(), chance.choice([*POLICIES, "workload"])
+        if chance.random() < 0.1 and table.schedule(policy).id:
+            return table.recluster_pending()
+        return table.recluster(policy=policy, commit_every=chance.choice([None, 1]))
 
     def collect(self, chance: random.Random) -> None:
-        self.open().gc(keep=chance.choice([1, 20]), older_than=chance.choice([0, 2, 10]))
+        """Collect garbage, and give up plans, whose processes may have been killed."""
+        table = self.open()
+        for plan in table.pending_plans():
+            table.cancel_plan(plan.id)
+        table.gc(keep=chance.choice([1, 20]), older_than=chance.choice([0, 2, 10]))
 
     def depth(self) -> float:
         return self.open().info().average_depth
 
     def judge(self) -> tuple[int, int]:
-        """Recluster to the end, collect garbage, and assert that nothing else is there; return rows and blocks."""
+        """Recluster to the end, collect garbage, and assert that nothing else is there; return rows and blocks.
+
+        What gc never removes so early are files of the log of queries.
+        """
         table = self.open()
         assert_sound(table)
+        for plan in table.pending_plans():
+            table.cancel_plan(plan.id)
         table.recluster(final=True)
         table.gc(keep=1, older_than=0)
-        assert set(objects_of(self.url, self.storage_options)) - {"metadata/latest"} == named_objects(table)
+        there = {name for name in objects_of(self.url, self.storage_options) if not name.startswith(FOLDER)}
+        assert there - {"metadata/latest"} == named_objects(table)
         assert_sound(table)
         return table.snapshot.rows, table.snapshot.blocks
 
@@ -154,10 +182,7 @@ class IcebergRaced:
         return self._rows(snapshot=snapshot), self._rows(snapshot=snapshot)
 
     def recluster(self, chance: random.Random) -> Any:
-        how = {
-            "policy": chance.choice(["levels", "levels", "full"]),
-            "commit_every": chance.choice([None, 1]),
-        }
+        how = {"policy": chance.choice(POLICIES), "commit_every": chance.choice([None, 1])}
         return self.open().recluster(**how)
 
     def collect(self, chance: random.Random) -> None:
