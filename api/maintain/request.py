@@ -206,9 +206,20 @@ def make_plan(
     return found
 
 
-def workload_of_request(request: Request, port: TablePort[Any] | None, version: Version) -> Workload:
-    """Return the queries that the policy gets: those of the request, or else of the table's log, read only then."""
-    return workload_for(request.policy, port, version) if request.workload is None else request.workload
+def workload_of_request(
+    request: Request,
+    port: TablePort[Any] | None,
+    version: Version,
+    *,
+    lately: Callable[[Version], Workload] | None = None,
+) -> Workload:
+    """Return the queries that the policy gets: those of the request, or else of `lately`, or of the table's log.
+
+    The log is read only where nothing else is there.
+    """
+    if request.workload is not None:
+        return request.workload
+    return workload_for(request.policy, port, version) if lately is None else lately(version)
 
 
 def warn_of_other_order(version: Version, request: Request, plan: Plan) -> None:
