@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from tblctl.metrics.cuts import Floats
 from tblctl.metrics.intervals import Integers, check_ranges, known_mean
-from tblctl.metrics.order import distinct, stable_order
+from tblctl.metrics.order import distinct_within, stable_order
 
 EXACT_CENTRES = 100_000
 """Up to this many blocks, the box depth of each is counted. Of more, samples are."""
@@ -213,15 +213,26 @@ def range_shares(boxes: Boxes, selectivity: float) -> list[float]:
 
     There is at least one block. O(d n log n).
     """
-    rows = np.maximum(boxes.row_count, 1).astype(np.float64)
+    shares: list[float] = shares_of_groups(boxes, boxes.row_count.size, selectivity)[0].tolist()
+    return shares
+
+
+def shares_of_groups(boxes: Boxes, size: int, selectivity: float) -> Floats:
+    """Return `range_shares` of each of g groups of `size` boxes that follow each other, bit for bit.
+
+    Returns:
+        [g, d + 1].
+    """
+    rows = np.maximum(boxes.row_count, 1).astype(np.float64).reshape(-1, size)
+    total = rows.sum(axis=1, keepdims=True)
     shares = []
-    together = np.ones(rows.size)
+    together = np.ones(rows.shape)
     for low, high in zip(boxes.low, boxes.high, strict=True):
-        begin, end = row_places(low, high, rows)
-        met = np.minimum(1.0, (end - begin) / rows.sum() + selectivity)
-        shares.append(float(met.mean()))
+        begin, end = _row_places(low.reshape(rows.shape), high.reshape(rows.shape), rows)
+        met = np.minimum(1.0, (end - begin) / total + selectivity)
+        shares.append(met.mean(axis=1))
         together *= met
-    return [*shares, float(together.mean())]
+    return np.stack([*shares, together.mean(axis=1)], axis=1)
 
 
 def row_places(low: Integers, high: Integers, row_count: Floats) -> tuple[Floats, Floats]:
@@ -234,25 +245,48 @@ def row_places(low: Integers, high: Integers, row_count: Floats) -> tuple[Floats
     "The empirical distribution function with arbitrarily grouped, censored and truncated data", JRSS B 38, 1976).
     `benchmarks/boxes.py` compares it with counted rows. O(n log n).
     """
-    _, place = distinct(np.concatenate((low, high)))
-    first, last = 2 * place[: low.size], 2 * place[low.size :]  # cells: bound, gap, bound, gap, .. bound
+    begin, end = _row_places(low[None], high[None], row_count[None])
+    return begin[0], end[0]
+
+
+def _row_places(low: Integers, high: Integers, row_count: Floats) -> tuple[Floats, Floats]:
+    """Do `row_places` for the blocks of each group: all arrays are [groups, blocks]."""
+    groups, size = low.shape
+    number = np.repeat(np.arange(groups), 2 * size)
+    places = distinct_within(number, np.concatenate((low, high), axis=1).reshape(-1)).reshape(groups, -1)
+    first, last = 2 * places[:, :size], 2 * places[:, size:]  # cells: bound, gap, bound, gap, .. bound
     count = int(last.max(initial=-2)) + 2
     alone = first == last
-    rate = np.divide(row_count, (last - first) // 2, out=np.zeros(low.size), where=~alone)
+    rate = np.divide(row_count, (last - first) // 2, out=np.zeros(low.shape), where=~alone)
     cells = _sums(first, last, rate, count)
-    cells[::2] = np.bincount(first[alone] // 2, row_count[alone], count // 2)
+    cells[:, ::2] = _added(first // 2, np.where(alone, row_count, 0.0), count // 2)
     for _ in range(_STEPS):
-        before = np.concatenate(((0.0,), np.cumsum(cells)))
-        within = np.maximum(before[last + 1] - before[first], row_count)  # sums of floats are inexact
+        before = _before(cells)
+        held = np.take_along_axis(before, last + 1, 1) - np.take_along_axis(before, first, 1)
+        within = np.maximum(held, row_count)  # sums of floats are inexact
         cells *= _sums(first, last + 1, row_count / within, count)
-    before = np.concatenate(((0.0,), np.cumsum(cells)))
-    return before[first], before[last + 1]
+    before = _before(cells)
+    return np.take_along_axis(before, first, 1), np.take_along_axis(before, last + 1, 1)
+
+
+def _before(cells: Floats) -> Floats:
+    """Return for each group the sums of its cells before each, and of all."""
+    sums = np.zeros((cells.shape[0], cells.shape[1] + 1))
+    np.cumsum(cells, axis=1, out=sums[:, 1:])
+    return sums
+
+
+def _added(at: Integers, values: Floats, count: int) -> Floats:
+    """Return for each group, and each of `count` cells, the sum of the values at it."""
+    groups = at.shape[0]
+    cells = at + (np.arange(groups) * count)[:, None]
+    return np.bincount(cells.reshape(-1), values.reshape(-1), groups * count).reshape(groups, count)
 
 
 def _sums(begin: Integers, end: Integers, values: Floats, count: int) -> Floats:
-    """Return for each of `count` cells the sum of the values whose range [begin, end) holds it."""
-    steps = np.bincount(begin, values, count) - np.bincount(end, values, count)
-    sums: Floats = np.maximum(np.cumsum(steps), 0)
+    """Return for each group, and each of `count` cells, the sum of the values whose range [begin, end) holds it."""
+    steps = _added(begin, values, count) - _added(end, values, count)
+    sums: Floats = np.maximum(np.cumsum(steps, axis=1), 0)
     return sums
 
 

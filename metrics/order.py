@@ -47,3 +47,17 @@ def distinct(values: Integers) -> tuple[Integers, Integers]:
     numbers = np.empty(values.size, np.int64)
     numbers[order] = np.cumsum(is_new) - 1
     return ascending[is_new], numbers
+
+
+def distinct_within(groups: Integers, values: Integers) -> Integers:
+    """Return for each place the number of its value among the different ones of its group. O(n log n)."""
+    order = stable_order(groups, values)
+    group, ascending = groups[order], values[order]
+    begins = np.diff(group, prepend=group[:1] - 1) != 0
+    is_new = begins | (np.diff(ascending, prepend=ascending[:1]) != 0)
+    counted = np.cumsum(is_new)
+    numbers = np.empty(values.size, np.int64)
+    numbers[order] = counted - np.repeat(
+        counted[begins], np.diff(np.append(np.flatnonzero(begins), values.size))
+    )
+    return numbers

@@ -21,14 +21,14 @@ found, the plan says so, and its state remembers what was refused (`Unfinished`)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.metrics.boxes import SELECTIVITY, best_share, range_shares
+from tblctl.metrics.boxes import SELECTIVITY, Boxes, best_share, shares_of_groups
 from tblctl.metrics.intervals import Integers, Mask
 from tblctl.selector.draft import Draft, most_rows
 from tblctl.selector.plan import Rejection
@@ -92,18 +92,48 @@ def reads_of(view: TableView, draft: Draft) -> Reads | None:
 
 
 def _reads(view: TableView, chosen: Integers) -> Reads | None:
-    if view.boxes_of is None or chosen.size == 1 or (view.sort_ids[chosen] != view.sort_id).any():
-        return None
-    rows, decoded = view.row_count[chosen].sum(keepdims=True), view.decoded_bytes[chosen].sum(keepdims=True)
-    outputs = -(-int(rows[0]) // int(most_rows(rows, decoded, view.table_options)[0]))
-    boxes = None if outputs < _FEWER * chosen.size else view.boxes_of(chosen)
-    if boxes is None:
-        return None
-    columns = len(boxes.low)
-    return Reads(
-        now=chosen.size * float(np.mean(range_shares(boxes, SELECTIVITY)[:columns])),
-        best=outputs * best_share(outputs, columns, 1, SELECTIVITY),
-    )
+    return reads_of_groups(view, [chosen])[0]
+
+
+def reads_of_groups(view: TableView, groups: Sequence[Integers]) -> list[Reads | None]:
+    """Return `reads_of` each of some groups of the current sort, at least one block each: bit for bit the same.
+
+    Groups of one size are measured together: for 10,000 of 6 blocks that takes a tenth of the time.
+    """
+    found: list[Reads | None] = [None] * len(groups)
+    outputs = _outputs(view, groups)
+    by_size: dict[int, list[int]] = {}
+    for number in outputs:
+        by_size.setdefault(groups[number].size, []).append(number)
+    for size, numbers in by_size.items():
+        boxes = _boxes(view, [groups[number] for number in numbers])
+        if boxes is None and len(numbers) > 1:  # a bound of one group is not known
+            for number in numbers:
+                found[number] = _reads(view, groups[number])
+        elif boxes is not None:
+            columns = len(boxes.low)
+            shares = shares_of_groups(boxes, size, SELECTIVITY)[:, :columns].mean(axis=1).tolist()
+            for number, share in zip(numbers, shares, strict=True):
+                best = outputs[number] * best_share(outputs[number], columns, 1, SELECTIVITY)
+                found[number] = Reads(now=size * share, best=best)
+    return found
+
+
+def _boxes(view: TableView, groups: Sequence[Integers]) -> Boxes | None:
+    return None if view.boxes_of is None else view.boxes_of(joined(groups))
+
+
+def _outputs(view: TableView, groups: Sequence[Integers]) -> dict[int, int]:
+    """Return how many blocks groups become, by the numbers of those for which boxes decide."""
+    if view.boxes_of is None or not groups:
+        return {}
+    sizes = np.array([chosen.size for chosen in groups])
+    blocks, starts = joined(groups), np.cumsum(sizes) - sizes
+    rows, decoded = (np.add.reduceat(each[blocks], starts) for each in (view.row_count, view.decoded_bytes))
+    outputs = -(-rows // most_rows(rows, decoded, view.table_options))
+    is_other = np.logical_or.reduceat(view.sort_ids[blocks] != view.sort_id, starts)
+    asked = np.flatnonzero((sizes > 1) & ~is_other & (outputs >= _FEWER * sizes))
+    return dict(zip(asked.tolist(), outputs[asked].tolist(), strict=True))
 
 
 def worth_reading(view: TableView, decide: Callable[[TableView], Decision], state: State = None) -> Decision:
@@ -121,7 +151,9 @@ def worth_reading(view: TableView, decide: Callable[[TableView], Decision], stat
     while True:
         rounds += 1
         before = tests.refused
-        decision = decide(replace(view, settled=tests.settled(), spares=tests.spares))
+        seen = replace(view, settled=tests.settled(), spares=tests.spares, may_ask=tests.may_ask)
+        decision = decide(seen)
+        tests.may_ask([draft.blocks for draft in decision.drafts if not tests.knows(draft)])
         kept = tuple(draft for draft in decision.drafts if not tests.refuses(draft))
         if kept or tests.are_spent or tests.refused == before or rounds >= MOST_ROUNDS:
             break
@@ -151,6 +183,7 @@ class _Tests:
             self._before = pc.is_in(view.paths, names).to_numpy(zero_copy_only=False)
         self._left: list[tuple[Integers, Reads]] = []
         self._kept: dict[int, Integers] = {}
+        self._ahead: dict[int, tuple[Integers, Reads | None]] = {}
         self._work = 0
         self.unseen: list[Integers] = []
 
@@ -172,13 +205,22 @@ class _Tests:
         found[joined(blocks for blocks, _ in self._left)] = True
         return found
 
-    def refuses(self, draft: Draft) -> bool:
-        """Return whether a group is not worth it; one that the policy asked about is not tested again."""
+    def knows(self, draft: Draft) -> bool:
+        """Return whether a group needs no test: the policy asked about it, or it gets another sort."""
         known = self._kept.get(int(draft.blocks[0]))
-        if known is not None and np.array_equal(known, draft.blocks):
-            return False
-        is_other = draft.sort is not None and draft.sort.id != self._view.sort_id
-        return not is_other and self.spares(draft.blocks)
+        is_kept = known is not None and np.array_equal(known, draft.blocks)
+        return is_kept or (draft.sort is not None and draft.sort.id != self._view.sort_id)
+
+    def refuses(self, draft: Draft) -> bool:
+        """Return whether a group is not worth it."""
+        return not self.knows(draft) and self.spares(draft.blocks)
+
+    def may_ask(self, groups: Sequence[Integers]) -> None:
+        """Measure groups together about which `spares` may be asked next; see `TableView.may_ask`."""
+        if self.are_spent or len(groups) < 2:  # noqa: PLR2004
+            return
+        found = reads_of_groups(self._view, groups)
+        self._ahead = {int(blocks[0]): (blocks, reads) for blocks, reads in zip(groups, found, strict=True)}
 
     def spares(self, blocks: Integers) -> bool:
         """Return whether blocks are left alone; see `TableView.spares`."""
@@ -186,12 +228,17 @@ class _Tests:
             self.unseen.append(blocks)
             return True
         self._work += blocks.size + _WORK_OF_A_GROUP
-        reads = _reads(self._view, blocks)
+        reads = self._reads(blocks)
         if reads is not None and reads.are_good:
             self._left.append((blocks, reads))
             return True
         self._kept[int(blocks[0])] = blocks
         return False
+
+    def _reads(self, blocks: Integers) -> Reads | None:
+        measured, reads = self._ahead.get(int(blocks[0]), (None, None))
+        is_known = measured is not None and np.array_equal(measured, blocks)
+        return reads if is_known else _reads(self._view, blocks)
 
     def leave(self, blocks: Integers) -> None:
         """Take note of blocks that nobody looked at."""

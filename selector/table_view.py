@@ -39,6 +39,8 @@ class TableView(RankedBlocks):
             where the current sort is no curve.
         spares: returns whether a merge of some blocks by the current sort is not worth it: a policy that asks before it
             adds a group can go on to others. None where every group is (`box_test.py`).
+        may_ask: is told of groups about which `spares` may be asked next, so that they are measured together: a tenth
+            of the time. None where `spares` is.
         deletions_of: returns which deletes apply to the blocks. It returns None, or is None, where no rows are just
             marked deleted.
         bounds_of: returns for a column, by its dotted name, closed bounds of its values in each block, null where they
@@ -109,6 +111,7 @@ class TableView(RankedBlocks):
     bounds_of: Callable[[str], tuple[pa.Array, pa.Array, Integers]] | None = None
     boxes_of: Callable[[Integers], Boxes | None] | None = None
     spares: Callable[[Integers], bool] | None = None
+    may_ask: Callable[[Sequence[Integers]], None] | None = None
     condition_boxes: Callable[[str, Callable[[Any, pa.Scalar], float | None]], Sequence[Any]] | None = None
     sort_by: Callable[[tuple[str, ...]], Sort] | None = None
     written_levels: Callable[[], Integers] | None = None

@@ -184,8 +184,17 @@ def require_figures(group: Group, blocks: Sequence[Block]) -> None:
     refuse_other_figures(group, figures, {block.partition for block in blocks})
 
 
-_SPEC = re.compile(r" ?\(spec \d+\)$")
-"""What the names of partitions of an Iceberg table end with once it has several specs, not before."""
+_NAME = re.compile(r"(.*?)(?:(?:^| )\(spec (\d+)\))?(?:(?:^| )#([0-9a-f]{12}))?\Z", re.DOTALL)
+"""The name of a partition. An Iceberg table adds the spec once that is not the current one, and a hash once two
+partitions would have one name: so the name of one partition may change after the plan."""
+
+
+def _same_partition(one: str, other: str) -> bool:
+    """Return whether two names may be of one partition: what both say agrees."""
+    (name, *more), (other_name, *others) = (_NAME.fullmatch(text).groups() for text in (one, other))  # type: ignore[union-attr]
+    return name == other_name and all(
+        None in pair or len({*pair}) == 1 for pair in zip(more, others, strict=True)
+    )
 
 
 def refuse_other_figures(group: Group, figures: Mapping[str, int], partitions: Collection[str]) -> None:
@@ -199,11 +208,8 @@ def refuse_other_figures(group: Group, figures: Mapping[str, int], partitions: C
         raise InvalidDataError(msg, plan_field="partition", group=group.number)
     said = {name: getattr(group, name) for name in figures}
     expected: dict[str, Any] = dict(figures)
-    if places:
-        said["partition"], expected["partition"] = (
-            _SPEC.sub("", group.partition or ""),
-            _SPEC.sub("", places[0]),
-        )
+    if places and not _same_partition(group.partition or "", places[0]):
+        said["partition"], expected["partition"] = group.partition or "", places[0]
     for name, value in said.items():
         if value != expected[name]:
             msg = (

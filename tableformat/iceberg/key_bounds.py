@@ -18,8 +18,9 @@ from tblctl.tableformat.iceberg.files import DataFiles
 from tblctl.tableformat.iceberg.partitions import Partitions, values_of
 from tblctl.tableformat.keys.kinds import KeyBounds, key_maker
 from tblctl.tableformat.keys.linear import Bounds
-from tblctl.tableformat.model.cluster_key import Sort, Term, monotonic, term_type, transform_array
+from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.schema.schema import Schema
+from tblctl.tableformat.model.term_values import monotonic, term_type, transform_array
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec

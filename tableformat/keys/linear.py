@@ -11,17 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tblctl.tableformat.model.cluster_key import (
-    Sort,
-    Term,
-    monotonic,
-    term_to_text,
-    term_type,
-    transform_array,
-    widening_problem,
-)
+from tblctl.tableformat.model.cluster_key import Sort, Term, term_to_text
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
+from tblctl.tableformat.model.term_values import monotonic, term_type, transform_array, widening_problem
 
 if TYPE_CHECKING:
     from tblctl.tableformat.keys.kinds import Statistics

@@ -1,9 +1,7 @@
 """Cluster keys: ordered terms over columns, and the sorts that a table registers.
 
-A term is a column, or a transform of one, with a direction and a place for nulls. Transforms are Iceberg's, computed
-by PyIceberg. Importing it costs 0.3 s, so it is imported only where values are transformed. Its kernels deviate from
-Iceberg's specification for zones, coarse units, and overflow at the ends of a type. There the input is first converted
-to a form that they handle correctly, see `_transform_input`.
+A term is a column, or a transform of one, with a direction and a place for nulls. Transforms are Iceberg's;
+`term_values.py` computes them.
 
 Texts, in which words ignore case: `l_shipdate, year(ts) desc nulls first, truncate(4, s), bucket(16, "odd name")`, or
 a *layout*, alone: a curve through 2 to 4 columns, `zorder(ts, customer)`, `hilbert(ts, customer, "odd name")`, or a
@@ -39,40 +37,30 @@ from tblctl.tableformat.model.schema.types import (
     statistic_type,
     type_to_text,
 )
-from tblctl.tableformat.model.transform_limits import clamp, in_micros, without_overflow
 from tblctl.tableformat.model.tree import TREE, TreeSource, take_tree, tree_of
 
 __all__ = [
     "AS_LISTED",
     "NO_SORT",
+    "TIME_TRANSFORMS",
     "Key",
     "Sort",
     "Term",
     "curve_key_text",
-    "monotonic",
+    "leaf_of_term",
     "parse_key",
     "parse_terms",
     "term_to_text",
-    "term_type",
-    "transform_array",
-    "widening_problem",
+    "transform_problem",
 ]
 
 NO_SORT = -1
 """In the place of the sort of a block that is in the order of no live one, or of none that is known."""
 
-_TIME_TRANSFORMS = ("year", "month", "day", "hour")
+TIME_TRANSFORMS = ("year", "month", "day", "hour")
 _WIDTH_TRANSFORMS = ("truncate", "bucket")
 _TRANSFORM = re.compile(r"identity|year|month|day|hour|(?:truncate|bucket)\[([1-9]\d{0,9})\]")
 _MAX_WIDTH = 2**31 - 1
-
-_DAY_MICROS = 86_400_000_000
-_MAX_DAYS = 89_000_000
-"""About 243,000 years on either side of 1970. Beyond these, PyIceberg's kernels return null years, and hours that wrap
-around. Times are clamped here, so that order and bounds hold."""
-
-_ALIGNMENT = 16  # bytes, of the widest values: decimals
-
 
 LISTED = "listed"
 """The kind of `AS_LISTED`. No table stores a sort of this kind."""
@@ -354,124 +342,6 @@ def term_to_text(term: Term, schema: Schema) -> str:
     return text
 
 
-def term_type(term: Term, schema: Schema) -> pa.DataType:
-    """Return the type of the term's values, a statistic type; see `_result_type`.
-
-    Raises:
-        InvalidKeyError: the schema has no leaf with the term's column id.
-    """
-    return _result_type(term, _leaf(term, schema).type)
-
-
-def monotonic(term: Term) -> bool:
-    """Return whether a <= b gives transform(a) <= transform(b), so that a column's bounds bound the term."""
-    return term.function != "bucket"
-
-
-def widening_problem(term: Term, before: Leaf, after: Leaf) -> str | None:
-    """Return why blocks would leave the order of `term` if the column got a wider type, or None.
-
-    A wider type has the same values in the same order. So only transforms matter that count, cut or hash values
-    differently in the wider type.
-    """
-    problem = _problem(term.function, after)
-    if problem is not None or term.function in ("identity", *_TIME_TRANSFORMS):
-        return problem
-    old, new = statistic_type(before.type), statistic_type(after.type)
-    if term.function == "bucket":
-        apart = pt.is_date(old) and pt.is_timestamp(new)
-        return "a date and the same moment have different buckets" if apart else None
-    differ = _result_type(term, before.type) != _result_type(term, after.type) and pt.is_integer(old)
-    return f"{term.transform} rounds the least values of {old} differently in {new}" if differ else None
-
-
-def transform_array(term: Term, array: pa.Array, source_type: pa.DataType) -> pa.Array:
-    """Return the term's values, of `term_type`, for a column's values; nulls stay null. O(n).
-
-    Args:
-        term: what to compute.
-        array: the column's values, in its logical, read or statistic type.
-        source_type: the column's logical type.
-    """
-    result_type = _result_type(term, source_type)
-    if term.function == "identity":
-        return array if array.type == result_type else array.cast(result_type)
-    prepared = _transform_input(term, array, source_type)
-    if is_any_binary(prepared.type) and term.function == "truncate":
-        import pyarrow.compute as pc
-
-        return pc.binary_slice(prepared, 0, term.width)  # PyIceberg has no kernel for large_binary
-    transformed = _kernel(term, prepared)
-    if term.function == "truncate" and not is_any_string(prepared.type):
-        transformed = without_overflow(transformed, prepared)
-    return transformed if transformed.type == result_type else transformed.cast(result_type)
-
-
-def _kernel(term: Term, array: pa.Array) -> pa.Array:
-    from pyiceberg.transforms import parse_transform
-    from pyiceberg.types import UnknownType
-
-    # The kernels use the array's own type and ignore the requested Iceberg type.
-    return parse_transform(term.transform).pyarrow_transform(UnknownType())(_aligned(array))
-
-
-def _aligned(array: pa.Array) -> pa.Array:
-    """Return the array, or a copy if its values are not aligned: the kernels, in Rust, would end the process."""
-    if any(buffer is not None and buffer.address % _ALIGNMENT for buffer in array.buffers()):
-        return pa.concat_arrays([array, array.slice(0, 0)])
-    return array
-
-
-def _result_type(term: Term, source_type: pa.DataType) -> pa.DataType:
-    """Return the type of a term's values.
-
-    identity: the statistic type. year, month, hour: int32, counted from 1970 in UTC. day: date32. bucket: int32.
-    truncate: text and binary as the statistic type; int32 up to 32 bits (uint32: int64), int64; decimal128(38, s),
-    since rounding down may need one more digit than the column has.
-    """
-    plain = statistic_type(source_type)
-    if term.function == "identity":
-        return plain
-    if term.function == "day":
-        return pa.date32()
-    if term.function != "truncate":
-        return pa.int32()
-    if pt.is_decimal(plain):
-        return pa.decimal128(38, plain.scale)
-    return _wide_integer(plain) if pt.is_integer(plain) else plain
-
-
-def _wide_integer(data_type: pa.DataType) -> pa.DataType:
-    small = data_type.bit_width < 32 or pt.is_int32(data_type)  # noqa: PLR2004
-    return pa.int32() if small else pa.int64()
-
-
-def _transform_input(term: Term, array: pa.Array, source_type: pa.DataType) -> pa.Array:
-    """Return the values in a type that PyIceberg's kernels handle as Iceberg specifies.
-
-    The kernels take years in the array's own zone (Iceberg: UTC). Only microseconds work in all transforms. They lack
-    8 and 16 bit integers, unsigned integers, date64 and views.
-    """
-    plain = statistic_type(source_type)
-    if array.type != plain:
-        array = array.cast(plain)
-    if pt.is_integer(plain):
-        return array.cast(_wide_integer(plain))
-    if pt.is_decimal(plain) and term.function == "truncate":
-        return array.cast(pa.decimal128(38, plain.scale))
-    if pt.is_date64(plain):
-        array = array.cast(pa.date32())
-    if pt.is_time(plain):
-        return in_micros(array).cast(pa.time64("us"))
-    by_calendar = term.function in _TIME_TRANSFORMS
-    if pt.is_timestamp(plain):
-        micros = in_micros(array)
-        return (clamp(micros, _MAX_DAYS * _DAY_MICROS) if by_calendar else micros).cast(pa.timestamp("us"))
-    if pt.is_date(plain) and by_calendar and term.function != "day":
-        return clamp(array.cast(pa.int32()), _MAX_DAYS).cast(pa.date32())
-    return array
-
-
 def _parse_term(scanner: TextScanner, schema: Schema) -> Term:
     start = scanner.offset
     function, width, name = _parse_column(scanner)
@@ -494,7 +364,7 @@ def _column(scanner: TextScanner, name: str, function: str, schema: Schema, star
         leaf = schema.leaf(name)
     except UnknownColumnError as cause:
         raise InvalidKeyError(f"{cause} (position {start} of {scanner.text!r})", position=start) from cause
-    problem = _problem(function, leaf)
+    problem = transform_problem(function, leaf)
     if problem:
         raise scanner.error(problem, start)
     return leaf
@@ -511,8 +381,8 @@ def _parse_column(scanner: TextScanner) -> tuple[str, int | None, str]:
     if function in (*CURVES, TREE):
         problem = f"{function}(...) is a whole cluster key; here columns and transforms of columns can stand"
         raise scanner.error(problem, start)
-    if function not in (*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS, "identity"):
-        known = (*_TIME_TRANSFORMS, *_WIDTH_TRANSFORMS)
+    if function not in (*TIME_TRANSFORMS, *_WIDTH_TRANSFORMS, "identity"):
+        known = (*TIME_TRANSFORMS, *_WIDTH_TRANSFORMS)
         near = get_close_matches(function, (*known, *CURVES, TREE), 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise scanner.error(f"{first!r} is not a transform{hint}, expected one of {', '.join(known)}", start)
@@ -532,7 +402,7 @@ def _rest_of_name(scanner: TextScanner, first: str) -> str:
     return ".".join(names)
 
 
-def _problem(function: str, leaf: Leaf) -> str | None:
+def transform_problem(function: str, leaf: Leaf) -> str | None:
     """Return why a column cannot be used in a key this way, or None."""
     shown = f"column {leaf.name!r} of type {type_to_text(leaf.type)}"
     if not is_orderable(leaf.type):
@@ -562,7 +432,12 @@ def _same_values(one: Term, other: Term) -> bool:
     return one.column_id == other.column_id and one.transform == other.transform
 
 
-def _leaf(term: Term, schema: Schema) -> Leaf:
+def leaf_of_term(term: Term, schema: Schema) -> Leaf:
+    """Return the column that a term is of.
+
+    Raises:
+        InvalidKeyError: the schema has no leaf with the term's column id.
+    """
     leaf = schema.leaf_by_id(term.column_id)
     if leaf is None:
         raise InvalidKeyError(
@@ -572,7 +447,7 @@ def _leaf(term: Term, schema: Schema) -> Leaf:
 
 
 def _describe(term: Term, schema: Schema) -> str:
-    name = ".".join(quote_name(step) for step in _leaf(term, schema).path)
+    name = ".".join(quote_name(step) for step in leaf_of_term(term, schema).path)
     if term.function == "identity":
         return name
     return f"{term.function}({name})" if term.width is None else f"{term.function}({term.width}, {name})"

@@ -23,10 +23,11 @@ from pyiceberg.table import Table
 
 from tblctl.maintain.measure import table_info
 from tblctl.tableformat.keys.order import key_ranks, keys_after, sort_indices
-from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms, transform_array
+from tblctl.tableformat.model.cluster_key import Sort, Term, parse_terms
 from tblctl.tableformat.model.schema.field_ids import field_id
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import is_orderable, statistic_type, strip_extension
+from tblctl.tableformat.model.term_values import transform_array
 
 from .lake import version_of
 

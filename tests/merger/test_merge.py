@@ -22,7 +22,7 @@ from tblctl.merger.task.inputs import RowStream
 from tblctl.merger.task.merge import Cancelled, Hooks, run_task, windows
 from tblctl.merger.task.verify import VerificationError
 from tblctl.tableformat.errors import InternalError, StorageError
-from tblctl.tableformat.model.cluster_key import Term, _problem
+from tblctl.tableformat.model.cluster_key import Term, transform_problem
 from tblctl.tableformat.model.cut import cut_rows, slack_rows
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import is_orderable
@@ -42,7 +42,7 @@ TRANSFORMS = [("day", None), ("year", None), ("truncate", 3), ("bucket", 4)]
 
 
 def transforms_of(leaf):
-    fitting = [(name, width) for name, width in TRANSFORMS if _problem(name, leaf) is None]
+    fitting = [(name, width) for name, width in TRANSFORMS if transform_problem(name, leaf) is None]
     return ["identity"] + [name if width is None else f"{name}[{width}]" for name, width in fitting]
 
 

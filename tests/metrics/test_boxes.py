@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.metrics.boxes import Boxes, _noise, best_share, box_depths, box_figures, range_shares
+from tblctl.metrics.boxes import (
+    Boxes,
+    _noise,
+    best_share,
+    box_depths,
+    box_figures,
+    range_shares,
+    shares_of_groups,
+)
 from tblctl.metrics.intervals import rounded_mean
 
 
@@ -199,6 +207,23 @@ def plain_shares(boxes, selectivity, places=500):
 @given(some_boxes(most=6), st.sampled_from([0.01, 0.3, 1.0]))
 def test_shares_read_are_those_of_ranges_at_all_places(boxes, selectivity):
     assert range_shares(boxes, selectivity) == pytest.approx(plain_shares(boxes, selectivity), abs=0.01)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 9, 200])
+def test_groups_measured_together_have_the_shares_of_each_bit_for_bit(size):
+    rng = np.random.default_rng(size)
+    ends = np.sort(rng.integers(0, 10 ** rng.integers(1, 7, (40 * size, 1, 1)), (40 * size, 3, 2)), axis=2)
+    together = made(ends.tolist(), rows=rng.integers(0, 10_000, 40 * size).tolist())
+    found = shares_of_groups(together, size, 0.01)
+    for number, shares in enumerate(found.tolist()):
+        some = slice(number * size, (number + 1) * size)
+        alone = Boxes(
+            low=tuple(low[some] for low in together.low),
+            high=tuple(high[some] for high in together.high),
+            row_count=together.row_count[some],
+            partition=together.partition[some],
+        )
+        assert shares == range_shares(alone, 0.01)
 
 
 def test_a_grid_reads_the_best_share_of_its_size():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tblctl.metrics.order import distinct, stable_order
+from tblctl.metrics.order import distinct, distinct_within, stable_order
 
 SPANS = [1, 3, 2**20, 2**40, 2**62]
 
@@ -42,3 +42,13 @@ def test_distinct_values_are_numbered_as_numpy_does(count, span):
     expected = np.unique(values, return_inverse=True)
     assert points.tolist() == expected[0].tolist()
     assert numbers.tolist() == expected[1].tolist()
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_values_are_numbered_within_their_group(count):
+    rng = np.random.default_rng(count)
+    groups, values = rng.integers(0, 5, count), rng.integers(-7, 7, count)
+    found = distinct_within(groups, values)
+    for group in range(5):
+        _, expected = np.unique(values[groups == group], return_inverse=True)
+        assert found[groups == group].tolist() == expected.tolist()

@@ -22,10 +22,11 @@ from tblctl.tableformat.keys.order import (
     shorten,
     sort_indices,
 )
-from tblctl.tableformat.model.cluster_key import Sort, Term, transform_array
+from tblctl.tableformat.model.cluster_key import Sort, Term
 from tblctl.tableformat.model.cut import cut_rows
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.schema.types import read_type
+from tblctl.tableformat.model.term_values import transform_array
 
 from ..model.strategies import DICTIONARY_TYPES, FLAT_TYPES
 

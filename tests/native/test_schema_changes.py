@@ -18,9 +18,10 @@ from profiles import cases
 
 import tblctl
 from tblctl.errors import InvalidKeyError, InvalidSchemaError, UnknownColumnError
-from tblctl.tableformat.model.cluster_key import parse_terms, transform_array, widening_problem
+from tblctl.tableformat.model.cluster_key import parse_terms
 from tblctl.tableformat.model.schema.schema import Schema, parse_schema
 from tblctl.tableformat.model.schema.types import can_widen, read_type
+from tblctl.tableformat.model.term_values import transform_array, widening_problem
 
 NARROW = {
     "int8": "int16",

@@ -212,3 +212,61 @@ def test_what_is_known_of_a_group_is_what_ranges_read_of_it_now_and_at_best() ->
     assert box_test.reads_of(view, replace(draft, sort=other)) is None
     unclustered = blocks_that_overlap().append(*(range(at, at + ROWS) for at in range(4)), unclustered=True)
     assert box_test.reads_of(with_boxes(unclustered, *APART), draft) is None
+
+
+def many_groups(seed: int, most: int = 12) -> tuple[TableView, list[np.ndarray]]:
+    """Return a view, and groups of its blocks: of one block and more, some with a block in no order or no bounds."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, most, 60)
+    table = SimulatedTable(block_rows=ROWS)
+    for place, size in enumerate(sizes.tolist()):
+        rows = ROWS if place % 4 else 2
+        runs = [range(1_000 * place + at, 1_000 * place + at + size * rows, size) for at in range(size)]
+        table.append(*runs, unclustered=not place % 9)
+    lows = rng.integers(0, 50, sizes.sum())
+    ends = zip(lows.tolist(), (lows + rng.integers(0, 30, sizes.sum())).tolist(), strict=True)
+    view = with_boxes(table, *ends)
+    groups = np.split(np.arange(len(view)), np.cumsum(sizes)[:-1])
+    unknown = {int(groups[number][-1]) for number in (5, 17)}
+    known = view.boxes_of
+    assert known is not None
+    return replace(
+        view, boxes_of=lambda blocks: None if unknown & {*blocks.tolist()} else known(blocks)
+    ), groups
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_measured_together_have_the_figures_of_each(seed: int) -> None:
+    view, groups = many_groups(seed)
+    found = box_test.reads_of_groups(view, groups)
+    drafts = [Draft(blocks=blocks, output_level=1, why="a test") for blocks in groups]
+    assert found == [box_test.reads_of(view, draft) for draft in drafts]
+    assert {None} < {*found}
+    assert {reads.are_good for reads in found if reads} == {False, True}
+
+
+@pytest.mark.parametrize("name", BY_DEPTH)
+def test_plans_that_measure_groups_together_are_those_of_one_by_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, _ = many_groups(7)
+    together = planned(view, name, **BY_DEPTH[name])
+    monkeypatch.setattr(box_test._Tests, "may_ask", lambda *_: None)
+    one_by_one = planned(view, name, **BY_DEPTH[name])
+    assert together == one_by_one
+    assert together.groups
+    assert "good_boxes" in {item.rule for item in together.rejected}
+
+
+@pytest.mark.parametrize("name", ["levels", "depth"])
+def test_the_boxes_of_many_groups_are_asked_for_together(name: str) -> None:
+    table, ends = clusters(*[3] * 50)
+    view = with_boxes(table, *ends)
+    asked = []
+
+    def boxes_of(blocks: Any) -> Boxes | None:
+        asked.append(blocks)
+        return with_boxes(table, *ends).boxes_of(blocks)  # type: ignore[misc]
+
+    planned(replace(view, boxes_of=boxes_of), name, **BY_DEPTH[name])
+    assert [blocks.size for blocks in asked] == [150]
