@@ -147,7 +147,7 @@ class Workload:
 
 
 class _Sorts:
-    """The sorts of keys, live ones or new. Those of curves are made only where a group gets one: that reads rows."""
+    """The sorts of keys, live ones or new. New curves have no boundaries yet: rows are read for those of the plan."""
 
     def __init__(self, view: TableView, names: Sequence[str]) -> None:
         self._view, self._names = view, names
