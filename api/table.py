@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tblctl.tableformat.native.log.commit import Published
     from tblctl.tableformat.native.write.input_rows import InputRows
     from tblctl.tableformat.native.write.write_planner import Taken
+    from tblctl.tableformat.native.write.writer import OrderOf
 
     Where = str | BooleanExpression | None
 
@@ -119,7 +120,14 @@ class Table(ClusteredTable):
         """Add the rows of imported files; None if another import took some of them."""
         native = self._live()
         started = native.env.elapsed()
-        published = native.write("append", source=rows, taken=taken, memory_bytes=memory_bytes, detail=detail)
+        published = native.write(
+            "append",
+            source=rows,
+            order_on=self._order_on,
+            taken=taken,
+            memory_bytes=memory_bytes,
+            detail=detail,
+        )
         if published is None:
             return None
         outcome = _write_outcome("append", native.env, started, published, "")
@@ -200,6 +208,7 @@ class Table(ClusteredTable):
         published = native.write(
             operation,
             source=source,
+            order_on=self._order_on,
             staged=staged,
             condition=None if where is None else lambda head: resolved(where, head.schema),
             everything=where is None and operation in {"update", "overwrite"},
@@ -210,6 +219,17 @@ class Table(ClusteredTable):
         )
         outcome = _write_outcome(operation, native.env, started, published, nothing)
         return self._followed(outcome, published.snapshot, recluster) if published else outcome
+
+    def _order_on(self, head: Snapshot) -> OrderOf | None:
+        """Return what chooses the order of new rows; None for the cluster key."""
+        if head.options.recluster_policy is None:
+            return None
+        from tblctl.maintain.arrival import order_of_rows
+
+        row_bytes = head.data_bytes / head.row_count if head.row_count else None
+        return order_of_rows(
+            self._port, NativeVersion(self._native.storage, head), stored_row_bytes=row_bytes
+        )
 
     def _opened(self, data: Any, hive: bool | None) -> InputRows:
         """Return the rows of data that is not Spark's."""

@@ -50,7 +50,8 @@ class TableView(RankedBlocks):
             numbers by dotted name, values placed by a function. Raises `InvalidPredicateError` where it does not fit
             the table. None where nobody knows columns; so are the next two.
         sort_by: returns the sort by one column, or the Hilbert curve through several, by dotted names: a live one, or a
-            new one. Raises `InvalidKeyError`.
+            new one. No row is read for it: a new curve has no boundaries, whoever carries out the plan makes them.
+            Raises `InvalidKeyError`.
         written_levels: returns the level that each block was written with, in whatever sort: also in one that is not
             live, as all sorts beside the key of an Iceberg table. At most 0 where it is not known. None where nobody
             knows more than `level`; so is the next one.

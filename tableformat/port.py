@@ -173,13 +173,15 @@ class Version(Protocol):
         it is live or not. By `AS_LISTED` no bounds are known, and all blocks are its own that are in no other order.
         """
 
-    def sort_by(self, terms: str) -> Sort:
+    def sort_by(self, terms: str, *, reads_rows: bool = True) -> Sort:
         """Return the sort by some terms: the live one, or else a new one, which a plan may bring.
 
-        A new curve needs boundaries: some rows are read.
+        A new curve needs boundaries: some rows are read. Without `reads_rows` it gets none (`curve.has_boundaries`),
+        and no block may be put into its order.
 
         Raises:
-            InvalidKeyError: the terms are not valid; or they are a curve, and there are no rows.
+            InvalidKeyError: the terms are not valid; they are a curve, and there are no rows; or they are a new tree,
+                and no rows may be read.
         """
 
     def may_add(self, sort: Sort) -> bool:

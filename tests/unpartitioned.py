@@ -15,7 +15,8 @@ class Unpartitioned:
     next_sort_id: Any
     schema: Any
 
-    def sort_by(self, terms: str) -> Sort:
+    def sort_by(self, terms: str, *, reads_rows: bool = True) -> Sort:
+        del reads_rows
         return Sort(id=self.next_sort_id, terms=parse_terms(terms, self.schema))
 
     def may_add(self, sort: Sort) -> bool:

@@ -32,7 +32,8 @@ from tblctl.tableformat.errors import (
     InvalidOptionError,
 )
 from tblctl.tableformat.keys.kinds import key_maker
-from tblctl.tableformat.model.cluster_key import AS_LISTED, Sort
+from tblctl.tableformat.model.cluster_key import AS_LISTED, Key, Sort
+from tblctl.tableformat.model.curve import is_bare
 from tblctl.tableformat.model.options import POLICY
 from tblctl.tableformat.model.runs import NO_RUN
 from tblctl.tableformat.model.schema.schema import Schema
@@ -316,7 +317,7 @@ def planned(
         env: the policy's clock and source of chance.
         with_advice: False where nobody reads it.
     """
-    return planner.plan(
+    found = planner.plan(
         table_view(version, view, failed, pending, asked_sort=asked_sort(version, request)),
         request.policy,
         request.options.policy,
@@ -329,6 +330,28 @@ def planned(
         rng=env.random,
         with_advice=with_advice,
     )
+    return replace(found, plan=with_boundaries(version, found.plan))
+
+
+def with_boundaries(version: Version, plan: Plan) -> Plan:
+    """Return a plan whose new curves have boundaries. Policies decide without: rows are read for those that it has."""
+    for bare in plan.sorts:
+        if not (bare.is_curve and is_bare(bare.parameters)):
+            continue
+        key = Key(kind=bare.kind, terms=bare.terms)
+        made = version.sort_by(", ".join(key.texts(version.schema)))
+        taken = {sort.id for sort in plan.sorts}
+        if made.id in taken:  # the table does not know which ids the plan gave away
+            made = replace(made, id=bare.id)
+        plan = replace(
+            plan,
+            sorts=tuple(made if sort.id == bare.id else sort for sort in plan.sorts),
+            groups=tuple(
+                replace(group, sort_id=made.id) if group.sort_id == bare.id else group
+                for group in plan.groups
+            ),
+        )
+    return plan
 
 
 def table_view(
@@ -395,7 +418,7 @@ def _condition_boxes(version: Version, where: str, place: Place) -> tuple[Box, .
 def _sort_by(version: Version, columns: tuple[str, ...]) -> Sort:
     """Return the sort by one column, or the Hilbert curve through several; see `TableView.sort_by`."""
     terms = ", ".join(quote_name(column) for column in columns)
-    return version.sort_by(terms if len(columns) == 1 else f"hilbert({terms})")
+    return version.sort_by(terms if len(columns) == 1 else f"hilbert({terms})", reads_rows=False)
 
 
 def _written_levels(version: Version) -> Integers:

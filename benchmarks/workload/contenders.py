@@ -11,8 +11,9 @@ import numpy as np
 from benchmarks.workload.table import SORT_SHARE, TrialTable, asked_of, blocks_of
 from benchmarks.workload.traces import Batch, Question, Trace
 from benchmarks.workload.trial import Rewrite
+from tblctl.selector.workload.arrive import best_order
 from tblctl.selector.workload.asked import Asked, Key, recency
-from tblctl.selector.workload.choose import DEFAULT_ALPHA, SIZES, arrival_key, regroups
+from tblctl.selector.workload.choose import DEFAULT_ALPHA, SIZES, regroups
 from tblctl.selector.workload.replay import read_cost
 
 _MOST_ASKED = 4096
@@ -57,15 +58,20 @@ class Ours(Nothing):
     def arrives(self, table: TrialTable, batch: Batch, number: int) -> Key | None:
         if number < self.trace.acted or not self.sorts_arrivals or not self._questions:
             return None
-        low, high = table.bounds_if(batch.rows, None)
-        blocks = blocks_of(low, high, table.block_rows, table.rewrite_seconds)
-        return arrival_key(
-            blocks,
-            self.window(),
-            block_rows=table.block_rows,
-            sort_seconds=SORT_SHARE * table.rewrite_seconds * len(blocks),
+        window = self.window()
+        keys = window.candidate_keys()
+        as_it_comes, *others = (
+            blocks_of(*table.bounds_if(batch.rows, key), table.block_rows, table.rewrite_seconds)
+            for key in (None, *keys)
+        )
+        found = best_order(
+            as_it_comes,
+            others,
+            window,
+            sort_seconds=SORT_SHARE * table.rewrite_seconds * len(as_it_comes),
             alpha=self.alpha,
         )
+        return None if found is None else keys[found]
 
     def asked(self, _table: TrialTable, question: Question, number: int) -> Sequence[Rewrite]:
         if number >= self.trace.watched and self._chance.random() * self.sampled < 1:

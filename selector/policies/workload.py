@@ -119,11 +119,12 @@ class Workload:
         chosen = np.flatnonzero(view.selectable & (levels < MOST_LEVEL))
         everything = compiled.blocks(asked, rates or DEFAULT_RATES)
         blocks = everything.pick(chosen)
+        block_rows = _full_rows(view)
         found = regroups(
             blocks,
             asked,
             keys=[key for key in asked.candidate_keys() if sorts.may_be(key)],
-            block_rows=_full_rows(view),
+            block_rows=block_rows,
             alpha=options.alpha,
             group_seconds=(rates or DEFAULT_RATES).seconds_per_group,
             partition=view.partition[chosen] if view.is_partitioned else None,
@@ -134,7 +135,10 @@ class Workload:
             members = chosen[group.blocks]
             members = members[view.selectable_for(sort.id)[members]]
             if members.size and not sorts.is_one_run(sort, members):
-                why = _why(compiled, sorts, blocks, asked, group, with_queries=number < _EXPLAINED_GROUPS)
+                explained = number < _EXPLAINED_GROUPS
+                why = _why(
+                    compiled, sorts, blocks, asked, group, block_rows=block_rows, with_queries=explained
+                )
                 level = max(next_level(view, members), int(levels[members].max()) + 1)
                 drafts.append(Draft(blocks=members, output_level=level, why=why, sort=sort))
         unread = _unread(view, everything, asked, levels) & options.maintain
@@ -147,7 +151,7 @@ class Workload:
 
 
 class _Sorts:
-    """The sorts of keys, live ones or new. Those of curves are made only where a group gets one: that reads rows."""
+    """The sorts of keys, live ones or new. New curves have no boundaries yet: rows are read for those of the plan."""
 
     def __init__(self, view: TableView, names: Sequence[str]) -> None:
         self._view, self._names = view, names
@@ -252,7 +256,14 @@ def _full_rows(view: TableView) -> float:
 
 
 def _why(
-    compiled: Compiled, sorts: _Sorts, blocks: Blocks, asked: Asked, group: Regroup, *, with_queries: bool
+    compiled: Compiled,
+    sorts: _Sorts,
+    blocks: Blocks,
+    asked: Asked,
+    group: Regroup,
+    *,
+    block_rows: float,
+    with_queries: bool,
 ) -> str:
     """Return what a group gains, and by which queries."""
     text = (
@@ -262,7 +273,7 @@ def _why(
     if not with_queries:
         return text
     gained: dict[str, float] = {}
-    for query, seconds in enumerate(savings(blocks, asked, group, block_rows=_full_rows(compiled.view))):
+    for query, seconds in enumerate(savings(blocks, asked, group, block_rows=block_rows)):
         where = compiled.texts[query]
         gained[where] = gained.get(where, 0.0) + float(seconds)
     best = sorted(gained.items(), key=lambda item: -item[1])[:_EXPLAINED_QUERIES]

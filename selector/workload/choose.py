@@ -99,24 +99,6 @@ def regroups(
     return [replace(group, blocks=worth[group.blocks]) for group in found]
 
 
-def arrival_key(
-    batch: Blocks, asked: Asked, *, block_rows: float, sort_seconds: float, alpha: float = DEFAULT_ALPHA
-) -> Key | None:
-    """Return the key by which to sort rows that arrive before they are written; None to write them as they come.
-
-    `batch` are the blocks that they would become; sorting costs `sort_seconds` more.
-    """
-    if not len(batch):
-        return None
-    members = np.arange(len(batch))[None, :]
-    best, found = float(read_cost(batch, asked).sum()) - alpha * sort_seconds, None
-    for key in asked.candidate_keys():
-        after = float(predicted_cost(sorted_groups(batch, members, key, block_rows), asked)[0])
-        if after < best:
-            best, found = after, key
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class _Split:
     """Blocks, cut into groups by key."""

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from tblctl.selector.pricing.rates import Rates
-from tblctl.selector.table_view import TableView
 from tblctl.selector.workload.asked import Asked, Floats, recency, stand_ins
 from tblctl.selector.workload.numbers import Numbers
 from tblctl.selector.workload.replay import Blocks
@@ -21,6 +20,30 @@ from tblctl.tableformat.errors import InvalidPredicateError, UnknownColumnError
 
 _MOST_CHARACTERS = 250_000
 """Of conditions that are read in one plan: some 3 s."""
+
+
+class Seen(Protocol):
+    """What is known of blocks: a `TableView`, or rows that arrive (`arrive.py`). None of either may be missing here."""
+
+    @property
+    def bounds_of(self) -> Any: ...
+
+    @property
+    def condition_boxes(self) -> Any: ...
+
+    @property
+    def column_count(self) -> int: ...
+
+    @property
+    def row_count(self) -> Any: ...
+
+    @property
+    def decoded_bytes(self) -> Any: ...
+
+    @property
+    def size_bytes(self) -> Any: ...
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(kw_only=True)
@@ -33,7 +56,7 @@ class Compiled:
         unused: how many could not, and why the first of them.
     """
 
-    view: TableView
+    view: Seen
     names: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     unused: int = 0
@@ -41,12 +64,19 @@ class Compiled:
     _numbers: dict[str, Numbers] = field(default_factory=dict)
     _bounds: list[tuple[Floats, Floats]] = field(default_factory=list)
 
-    def asked(self, queries: Sequence[Any], *, half_life: float | None = None) -> Asked:
+    def asked(
+        self,
+        queries: Sequence[Any],
+        *,
+        half_life: float | None = None,
+        most_characters: int | None = None,
+    ) -> Asked:
         """Return the queries; those that do not fit the table are counted, and left out.
 
         Args:
             queries: the oldest first.
             half_life: after so many more, one counts half. None: all count alike.
+            most_characters: of conditions that are read, of more, some stand for all. None: as many as take 3 s.
         """
         weights = np.array([query.weight for query in queries], float)
         if half_life is not None:
@@ -55,7 +85,7 @@ class Compiled:
         for query, weight in zip(queries, weights, strict=True):
             seen = costs.get(query.where, 0.0)
             costs[query.where] = seen + float(weight) * self._share(query.columns)
-        few = _fewer(costs)
+        few = _fewer(costs, most_characters or _MOST_CHARACTERS)
         found = {where: boxes for where in few if (boxes := self._boxes(where))}
         self.texts = list(found)
         low = np.full((sum(map(len, found.values())), len(self.names)), -np.inf)
@@ -96,6 +126,10 @@ class Compiled:
         total = self.view.column_count
         return min(len(columns), total) / total if columns and total else 1.0
 
+    def values(self) -> Floats:
+        """Return the low bounds of all blocks, of shape (columns, blocks); NaN where they are not known."""
+        return np.array([low for low, _ in self._bounds]).reshape(len(self.names), len(self.view))
+
     def blocks(self, asked: Asked, rates: Rates) -> Blocks:
         """Return all blocks; bounds that are not known are as wide as all others, and all that is asked for."""
         view = self.view
@@ -117,9 +151,9 @@ class Compiled:
         )
 
 
-def _fewer(costs: Mapping[str, float]) -> Mapping[str, float]:
+def _fewer(costs: Mapping[str, float], most: int) -> Mapping[str, float]:
     """Return conditions that stand for all, and their costs, where these take long to read."""
     wheres = list(costs)
     size = np.array([len(where) + 1 for where in wheres], np.int64)
-    chosen, cost = stand_ins(np.array(list(costs.values())), size, _MOST_CHARACTERS)
+    chosen, cost = stand_ins(np.array(list(costs.values())), size, most)
     return {wheres[number]: float(share) for number, share in zip(chosen, cost, strict=True)}

@@ -162,8 +162,9 @@ class FolderVersion:
             **vars(found),
         )
 
-    def sort_by(self, terms: str) -> Sort:
+    def sort_by(self, terms: str, *, reads_rows: bool = True) -> Sort:
         """Return a sort by some terms."""
+        del reads_rows
         return Sort(id=self.next_sort_id, terms=parse_terms(terms, self.schema))
 
     def may_add(self, sort: Sort) -> bool:

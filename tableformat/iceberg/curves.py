@@ -32,7 +32,7 @@ from tblctl.tableformat.keys.sampling import groups_at, ranges_of_blocks, sample
 from tblctl.tableformat.keys.tree_keys import test_of_cut
 from tblctl.tableformat.keys.tree_making import TreeMaker
 from tblctl.tableformat.model.cluster_key import Key, Sort, Term
-from tblctl.tableformat.model.curve import BITS, Ranges, frozen, ranges_of
+from tblctl.tableformat.model.curve import Ranges, bare_parameters, frozen, ranges_of
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.tree import TREE, tree_of
@@ -76,7 +76,13 @@ class Curves:
         return Curves(self._storages)
 
     def sort(
-        self, key: Key, version: IcebergVersion, *, renews: bool = False, needs_rows: bool = True
+        self,
+        key: Key,
+        version: IcebergVersion,
+        *,
+        renews: bool = False,
+        needs_rows: bool = True,
+        reads_rows: bool = True,
     ) -> Sort:
         """Return the sort of a layout: that of the table's property, else the one made here, else a new one.
 
@@ -85,6 +91,7 @@ class Curves:
             version: of the table; rows are read of it.
             renews: leave the property out; of a tree: it was given, and is grown.
             needs_rows: refuse to make boundaries without rows. Otherwise there are none then, and they are not kept.
+            reads_rows: make what is new. Otherwise a new curve has no boundaries, and a new tree is refused.
 
         Raises:
             InvalidKeyError: boundaries or a tree are needed, and there are no rows; or see `conditions_of`; or the
@@ -95,15 +102,11 @@ class Curves:
         if found is not None:
             return found
         if key.tree:
-            return self._tree(key, version, is_given=renews)
-        if key not in self._made and not needs_rows and not int(version.files.row_count.sum()):
-            kinds = [statistic_type(leaf.type) for leaf in _leaves(key, version.schema)]
-            nothing = Ranges(
-                bits=BITS[len(kinds)],
-                boundaries=tuple(pa.array([], kind) for kind in kinds),
-                places=((),) * len(kinds),
-            )
-            return sort_by(key.terms, key.kind, nothing.to_parameters())
+            return self._tree(key, version, is_given=renews and reads_rows)
+        has_none = not reads_rows or not (needs_rows or int(version.files.row_count.sum()))
+        if key not in self._made and has_none:
+            kinds = [leaf.type for leaf in _leaves(key, version.schema)]
+            return sort_by(key.terms, key.kind, bare_parameters(kinds))
         if key not in self._made:
             ranges = _ranges_of_version(version, self._storages(version), key)
             self._made[key] = fitting_sort(key, ranges)

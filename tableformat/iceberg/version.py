@@ -310,13 +310,13 @@ class IcebergVersion:
         """An id that the table's sort does not have."""
         return 1 if self.sort is None else self.sort.id + 1
 
-    def sort_by(self, terms: str) -> Sort:
+    def sort_by(self, terms: str, *, reads_rows: bool = True) -> Sort:
         """Return the sort by some terms; its id follows from it. Refused where a cluster key was given, too."""
         if self._cluster_by is not None:
             msg = f"cluster_by and sort columns ({terms:.200}) exclude each other: rows have one order only"
             raise InvalidOptionError(msg)
         key = parse_key(terms, self.schema)
-        return self._sort_of(key, renews=key.tree is not None)
+        return self._sort_of(key, renews=key.tree is not None, reads_rows=reads_rows)
 
     def may_add(self, sort: Sort) -> bool:
         """Return whether the cluster key has another id. No table keeps other sorts."""

@@ -86,6 +86,18 @@ class Ranges:
         )
 
 
+def bare_parameters(kinds: Sequence[pa.DataType]) -> tuple[tuple[str, Any], ...]:
+    """Return the parameters of a curve through columns of some types that has no boundaries, so one range each."""
+    kinds = [statistic_type(kind) for kind in kinds]
+    empty = tuple(pa.array([], kind) for kind in kinds)
+    return Ranges(bits=BITS[len(kinds)], boundaries=empty, places=((),) * len(kinds)).to_parameters()
+
+
+def is_bare(parameters: tuple[tuple[str, Any], ...]) -> bool:
+    """Return whether the parameters of a curve have no boundaries: those of columns without values, or not yet made."""
+    return not any(len(values) for values in ranges_of(parameters).boundaries)
+
+
 def _check_places(places: tuple[int, ...], ranges: int, bits: int) -> None:
     if not places:
         return

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
+from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError, SnapshotNotFoundError
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import NO_SORT, Key, Sort, parse_key
+from tblctl.tableformat.model.curve import bare_parameters
 from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.runs import run_numbers, runs_of_some
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
@@ -108,19 +109,21 @@ class NativeVersion:
         """An id that no sort of the table ever had."""
         return self.snapshot.next_sort_id
 
-    def sort_by(self, terms: str) -> Sort:
+    def sort_by(self, terms: str, *, reads_rows: bool = True) -> Sort:
         """Return the live sort by some terms, or else a new one. For a new curve or tree rows are read."""
         key = parse_key(terms, self.schema)
         alike = (sort for sort in self.sorts.values() if key.is_of(sort))
-        return next(alike, None) or self._new_sort(key)
+        return next(alike, None) or self._new_sort(key, reads_rows=reads_rows)
 
     @once
     def _new_sorts(self) -> dict[Key, Sort]:
         return {}
 
-    def _new_sort(self, key: Key) -> Sort:
+    def _new_sort(self, key: Key, *, reads_rows: bool) -> Sort:
         """Return a sort that the table does not have yet, the same one each time."""
         made = self._new_sorts
+        if key not in made and key.is_layout and not reads_rows:
+            return self._bare_curve(key)
         if key not in made:
             terms = key.terms
             parameters: tuple[tuple[str, Any], ...] = ()
@@ -130,6 +133,14 @@ class NativeVersion:
                 terms, parameters = layout_of_table(self._storage, self.snapshot, key)
             made[key] = Sort(id=self.next_sort_id, kind=key.kind, terms=terms, parameters=parameters)
         return made[key]
+
+    def _bare_curve(self, key: Key) -> Sort:
+        if key.tree is not None:
+            msg = f"{key.tree.text:.300}: a new tree is grown from rows, and none may be read here"
+            raise InvalidKeyError(msg)
+        leaves = (self.schema.leaf_by_id(term.column_id) for term in key.terms)
+        parameters = bare_parameters([leaf.type for leaf in leaves if leaf is not None])
+        return Sort(id=self.next_sort_id, kind=key.kind, terms=key.terms, parameters=parameters)
 
     def may_add(self, sort: Sort) -> bool:
         """Return whether the table never had a sort of that id."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tblctl.tableformat.keys.tree_making import Layout
     from tblctl.tableformat.native.write.input_rows import InputRows
     from tblctl.tableformat.native.write.staged_write import StagedWrite
-    from tblctl.tableformat.native.write.write_planner import Taken
+    from tblctl.tableformat.native.write.write_planner import OrderOn, Taken
     from tblctl.tableformat.port import Checked, Garbage
     from tblctl.tableformat.predicate.nodes import Node
 
@@ -166,6 +166,7 @@ class NativeTable:
         operation: str,
         *,
         source: InputRows | None = None,
+        order_on: OrderOn | None = None,
         staged: StagedWrite | None = None,
         batch: Batch | None = None,
         taken: Taken | None = None,
@@ -201,6 +202,7 @@ class NativeTable:
             everything=everything,
             assign=None if assign is None else lambda schema: _assignments(schema, assign),
             rows=None if source is None else lambda schema: _rows_of(source, schema),
+            order_on=order_on,
             staged=staged,
             batch=batch,
             taken=taken,

@@ -11,6 +11,9 @@ import pytest
 import tblctl
 from tblctl import errors
 from tblctl.maintain.request import _condition_boxes as boxes_of_condition
+from tblctl.selector.policies.workload import Workload
+from tblctl.tableformat.model.curve import is_bare
+from tblctl.tableformat.native.read import layouts
 from tblctl.tableformat.workload.lines import Header, encode_header, encode_query
 from tblctl.tableformat.workload.place import log_path
 from tblctl.workload import log
@@ -262,3 +265,46 @@ def test_runs_does_not_undo_what_queries_that_are_gone_had_sorted(memory_url: st
     table = table_of(memory_url)
     table.recluster(policy="workload", workload=asked(NARROW), options=SMALL)
     assert not table.plan("workload", workload=asked("a > 9000")).groups
+
+
+def test_deciding_reads_no_rows_and_a_curve_of_the_plan_has_boundaries(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(memory_url)
+    boxes = [
+        f"a between {x} and {x + 200} and b between {y} and {y + 0.2}" for x in (0, 500) for y in (0.1, 0.7)
+    ]
+    workload = asked(*boxes, columns=("a", "b"))
+    done: list[str] = []
+    decide, make = Workload.decide, layouts.layout_of_table
+
+    def decided(self: Any, *args: Any, **more: Any) -> Any:
+        decision = decide(self, *args, **more)
+        done.append("decided")
+        return decision
+
+    def read(*args: Any) -> Any:
+        done.append("read rows")
+        return make(*args)
+
+    monkeypatch.setattr(Workload, "decide", decided)
+    monkeypatch.setattr(layouts, "layout_of_table", read)
+    (sort,) = table.plan("workload", workload=workload, options=SMALL).sorts
+    assert done == ["decided", "read rows"]
+    assert sort.kind == "hilbert"
+    assert not is_bare(sort.parameters)
+
+
+def test_rows_are_read_for_no_curve_that_the_plan_does_not_bring(
+    memory_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(memory_url)
+    boxes = [
+        f"a between {x} and {x + 200} and b between {y} and {y + 0.2}" for x in (0, 500) for y in (0.1, 0.7)
+    ]
+    monkeypatch.setattr(layouts, "layout_of_table", lambda *_: pytest.fail("rows were read"))
+    plan = table.plan(
+        "workload", workload=asked(*boxes, columns=("a", "b")), options={**SMALL, "max_bytes": 1}
+    )
+    assert [item.rule for item in plan.rejected if item.blocks] == ["max_bytes"]
+    assert not plan.sorts

@@ -11,8 +11,9 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
 import tblctl
+from tblctl.tableformat.model.curve import is_bare
 
-from .lake import Lake, append, fields
+from .lake import Lake, append, fields, version_of
 
 ROWS, FILES = 100, 8
 NARROW = "a >= 100 and a <= 140"
@@ -122,3 +123,34 @@ def test_runs_maintains_new_files_and_not_those_that_queries_had_sorted(lake: La
     (group,) = table.plan(**drifted).groups
     assert group.why.startswith("no query of the window reads it, so as runs: 8 runs overlap")
     assert not set(group.blocks) & sorted_by_a
+
+
+def test_a_curve_that_queries_call_for_is_made_once_and_kept(lake: Lake) -> None:
+    raw = lake.create(
+        "c",
+        fields(t=LongType(), a=LongType(), b=LongType()),
+        properties={"tblctl.cluster-by": "t", "write.target-file-size-bytes": "2048"},
+    )
+    chance = random.Random(6)
+    for first in range(0, ROWS * 16, ROWS):
+        a, b = ([chance.randrange(1000) for _ in range(ROWS)] for _ in "ab")
+        append(raw, t=range(first, first + ROWS), a=a, b=b)
+    where = [
+        f"a >= {x} and a <= {x + 200} and b >= {y} and b <= {y + 200}" for x in (0, 500) for y in (100, 700)
+    ]
+    queries = [tblctl.Query(time=0.0, where=one, columns=("a", "b"), weight=1000.0) for one in where * 20]
+    how: dict[str, Any] = {
+        "policy": "workload",
+        "workload": tblctl.Workload(queries=tuple(queries)),
+        "options": SMALL,
+    }
+    table = lake.open("c")
+    plan = table.plan(**how)
+    assert [sort.kind for sort in plan.sorts] == ["hilbert"]
+    assert {group.sort_id for group in plan.groups} == {sort.id for sort in plan.sorts}
+    assert table.recluster(plan).committed_groups == len(plan.groups)
+    (curve,) = plan.sorts
+    assert not is_bare(curve.parameters)
+    assert version_of(raw.refresh()).sort_by("hilbert(a, b)", reads_rows=False) == curve
+    read, there = files_read(raw, where[0])
+    assert read < there / 2

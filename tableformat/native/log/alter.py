@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -191,8 +191,7 @@ def add_sorts(base: Snapshot, head: Snapshot, sorts: Sequence[Sort]) -> Snapshot
     Raises:
         SortConflictError: what others did since `base` stands against one of them.
     """
-    problems = {sort.id: _problem_of_adding(sort, base, head) for sort in sorts}
-    found = {number: problem for number, problem in problems.items() if problem}
+    found = problems_of_adding(base, head, sorts)
     if found:
         texts = (f"sort {number} cannot be added: {problem}" for number, problem in sorted(found.items()))
         raise SortConflictError(f"{'; '.join(texts)} since the plan; plan again", sorts=tuple(sorted(found)))
@@ -201,6 +200,12 @@ def add_sorts(base: Snapshot, head: Snapshot, sorts: Sequence[Sort]) -> Snapshot
     return dataclasses.replace(
         head, sorts={**head.sorts, **fresh}, live_beside=tuple(sorted(item for item in live if item))
     )
+
+
+def problems_of_adding(base: Snapshot, head: Snapshot, sorts: Iterable[Sort]) -> dict[int, str]:
+    """Return why some of the sorts cannot become live (`add_sorts`), by their ids."""
+    problems = {sort.id: _problem_of_adding(sort, base, head) for sort in sorts}
+    return {number: problem for number, problem in problems.items() if problem}
 
 
 def _problem_of_adding(sort: Sort, base: Snapshot, head: Snapshot) -> str | None:

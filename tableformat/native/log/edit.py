@@ -204,9 +204,10 @@ def summary_of(edit: Edit, after: Snapshot, changed: Iterable[EditedSegment]) ->
 
 
 def _added_key(rows: pa.Table) -> str:
-    """Return a key for new rows of a segment: the same for the same blocks in any edit."""
-    paths = "\n".join(rows["path"].to_pylist())
-    return f"added {hashlib.sha256(paths.encode()).hexdigest()}"
+    """Return a key for new rows of a segment: the same for the same blocks, in the same orders, in any edit."""
+    blocks = zip(rows["path"].to_pylist(), rows["cluster_key_id"].to_pylist(), strict=True)
+    text = "\n".join(f"{path} {sort_id}" for path, sort_id in blocks)
+    return f"added {hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _sum(table: pa.Table | None, column: str) -> int:

@@ -112,7 +112,7 @@ class _Attempts:
         if self._edit is not None:
             self._count_loss(self._edit, edit, head)
         self._edit, self._head = edit, head
-        return None if edit.is_empty else self._applier.propose(edit, head)
+        return None if edit.is_empty else self._applier.propose(edit, self._planner.with_sorts(head))
 
     def clean_up(self, *, is_committed: bool) -> None:
         """Delete unused written objects, as far as possible. Only once the outcome is known."""

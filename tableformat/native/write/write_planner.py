@@ -15,18 +15,21 @@ import pyarrow as pa
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import ConflictError
+from tblctl.tableformat.keys.kinds import key_maker
 from tblctl.tableformat.model.block import Block
+from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.snapshot import Batch, SegmentRef, Snapshot
 from tblctl.tableformat.model.statistics import ALL
 from tblctl.tableformat.native.blocks import layout_of
+from tblctl.tableformat.native.log.alter import add_sorts, problems_of_adding
 from tblctl.tableformat.native.log.edit import Edit
 from tblctl.tableformat.native.log.segment_rows import segment_table
 from tblctl.tableformat.native.read.scan import select_blocks
 from tblctl.tableformat.native.write.rewrite import Assign, BlockRewriter, RewrittenBlock, null_counts
 from tblctl.tableformat.native.write.staged_write import StagedWrite
-from tblctl.tableformat.native.write.writer import BlockWriter
+from tblctl.tableformat.native.write.writer import BlockWriter, OrderOf
 from tblctl.tableformat.parquet.block_writer import Layout
 from tblctl.tableformat.predicate.nodes import Node
 from tblctl.tableformat.progress import Progress
@@ -37,6 +40,9 @@ _REWRITE_SHARE = 4
 
 Rows = Callable[[Schema], Iterable[pa.Table]]
 """Returns the new rows in the read types of a schema; called once."""
+
+OrderOn = Callable[[Snapshot], "OrderOf | None"]
+"""Returns what chooses the order of rows that are written for a snapshot; None for the table's own order."""
 
 Select = Callable[[Snapshot], "Node | None"]
 """Returns the condition on rows to remove or change in a snapshot, resolved for its schema; None for no rows."""
@@ -65,6 +71,8 @@ class Write:
         everything: it removes or changes all rows, whatever `select` returns.
         assign: new values for those rows; None to remove them.
         rows: new rows to add; None for none.
+        order_on: returns what chooses the order of new rows, given the head that they are written for; None for the
+            table's own.
         staged: a staged write with new rows to add; None for none. The operation publishes or deletes its blocks.
         batch: of a stream, committed only once; None for no stream.
         taken: files whose rows it adds; None if it adds none of files that are taken once.
@@ -77,6 +85,7 @@ class Write:
     everything: bool = False
     assign: Assign | None = None
     rows: Rows | None = None
+    order_on: OrderOn | None = None
     staged: StagedWrite | None = None
     batch: Batch | None = None
     taken: Taken | None = None
@@ -124,6 +133,8 @@ class Planner:
         staged = write.staged
         self._fresh: Sequence[BlockRecord] | None = None if staged is None else staged.records
         self.fresh_schema_id: int | None = None if staged is None else staged.schema_id
+        self._base: Snapshot | None = None  # the head that new rows were written for
+        self._other_sorts: Mapping[int, Sort] = {}  # of new rows, besides the table's own then
         self._writers: list[BlockWriter] = []
         self._changes_of: dict[_SegmentKey, tuple[_Change, ...]] = {}
         self._rewritten: dict[tuple[str, int, int | None], RewrittenBlock | None] = {}
@@ -142,7 +153,9 @@ class Planner:
         Reads the segments that no earlier plan has read, and the blocks in them that match in part.
         """
         layout = layout_of(head)
-        fresh = self._fresh_records(layout)
+        self._write_fresh(head, layout)
+        head = self.with_sorts(head)
+        fresh = self._fresh or []
         if self._write.reads_rows:
             self._look_at_new_segments(head, layout)
         keys = [_segment_key(segment, head) for segment in head.segments]
@@ -158,11 +171,26 @@ class Planner:
                 removed={key[0]: frozenset(change.path for change in touched[key]) for key in touched},
                 added=self._segment_rows(records, head) if records else None,
                 copied_rows=sum(item.copied_rows for item in replacements),
-                detail=dict(self._write.detail),
+                detail={**self._write.detail, **_sorted_by(head, self._other_sorts.values())},
                 batch=self._write.batch,
                 taken=self._write.taken and self._write.taken.files,
             )
         return self._edit
+
+    def with_sorts(self, head: Snapshot) -> Snapshot:
+        """Return the head with the sorts of the new rows live. Blocks of one that cannot be are in no order then."""
+        if self._base is None or not self._other_sorts:
+            return head
+        ended = problems_of_adding(self._base, head, self._other_sorts.values())
+        if ended:
+            self._fresh = [
+                _unordered(record) if record.cluster_key_id in ended else record
+                for record in self._fresh or ()
+            ]
+            kept = sorted(self._other_sorts.keys() - ended.keys())
+            self._other_sorts = {number: self._other_sorts[number] for number in kept}
+            self._edit = None
+        return add_sorts(self._base, head, tuple(self._other_sorts.values()))
 
     def _segment_rows(self, records: Sequence[BlockRecord], head: Snapshot) -> pa.Table:
         """Return the rows of a segment for the new blocks.
@@ -179,24 +207,21 @@ class Planner:
             )
             raise ConflictError(msg) from error
 
-    def _writer(self, layout: Layout) -> BlockWriter:
-        writer = BlockWriter(self._storage, self._env, layout)
+    def _writer(self, layout: Layout, order_of: OrderOf | None = None) -> BlockWriter:
+        writer = BlockWriter(self._storage, self._env, layout, order_of)
         self._writers.append(writer)
         return writer
 
-    def _fresh_records(self, layout: Layout) -> Sequence[BlockRecord]:
-        """Return the new rows as blocks. They are written once: a later schema or key can read them too."""
+    def _write_fresh(self, head: Snapshot, layout: Layout) -> None:
+        """Write the new rows as blocks, once: a later schema or key can read them too."""
         write = self._write
-        if self._fresh is None:
-            if write.rows is None:
-                return []
+        if self._fresh is None and write.rows is not None:
             budget = write.memory_bytes or layout.options.memory_bytes
             stream = write.rows(layout.schema)
             self.fresh_schema_id = layout.schema_id
-            self._fresh = self._writer(layout).write_stream(
-                stream, memory_bytes=budget, progress=write.progress
-            )
-        return self._fresh
+            writer = self._writer(layout, None if write.order_on is None else write.order_on(head))
+            self._fresh = writer.write_stream(stream, memory_bytes=budget, progress=write.progress)
+            self._base, self._other_sorts = head, writer.other_sorts
 
     def _look_at_new_segments(self, head: Snapshot, layout: Layout) -> None:
         """Find the changed blocks in segments that no plan has read, and write their replacements."""
@@ -252,3 +277,23 @@ class Planner:
             return self._rewritten[key]
 
         return in_parallel(work, blocks, threads=threads)
+
+
+def _unordered(record: BlockRecord) -> BlockRecord:
+    """Return a block's record as that of rows in no order."""
+    return dataclasses.replace(
+        record,
+        cluster_key_id=None,
+        key_min=(),
+        key_max=(),
+        key_exact=True,
+        same_key_rows=None,
+        run_id=None,
+        level=0,
+    )
+
+
+def _sorted_by(head: Snapshot, sorts: Iterable[Sort]) -> dict[str, object]:
+    """Return what a summary says of new rows in other orders than the table's."""
+    texts = [text for sort in sorts for text in key_maker(sort).texts(head.schema)]
+    return {"sorted_by": texts} if texts else {}

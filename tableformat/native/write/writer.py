@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -36,15 +37,26 @@ LOG = logging.getLogger("tblctl")
 
 _WORKING_SHARE = 1.5
 
+OrderOf: TypeAlias = Callable[[Sequence[pa.Table]], Sort | None]
+"""Returns another order than the table's for rows that are sorted together; None to leave it at that."""
+
 
 class BlockWriter:
-    """Writes rows as blocks of one table. Keeps the names of written blocks, to clean up after a failure."""
+    """Writes rows as blocks of one table. Keeps the names of written blocks, to clean up after a failure.
 
-    def __init__(self, storage: Storage, env: Environment, layout: Layout) -> None:
+    Args:
+        order_of: chooses the order of each run that `write_stream` writes; None for the table's own.
+    """
+
+    def __init__(
+        self, storage: Storage, env: Environment, layout: Layout, order_of: OrderOf | None = None
+    ) -> None:
         self._storage = storage
         self._env = env
         self._layout = layout
+        self._order_of = order_of if layout.options.sort_scope == "append" else None
         self.paths: list[str] = []
+        self.other_sorts: dict[int, Sort] = {}
 
     def write_stream(
         self, tables: Iterable[pa.Table], *, memory_bytes: int, progress: Progress | None = None
@@ -72,6 +84,8 @@ class BlockWriter:
     def _held_bytes(self, table: pa.Table) -> int:
         """Return the bytes that rows count towards half the budget: their size, or half of sorting's if more."""
         layout = self._layout
+        if self._order_of is not None:  # keys take at most what the rows do, and places 16 bytes a row
+            return int(table.nbytes + 8 * table.num_rows)
         if layout.sort is None or layout.options.sort_scope != "append":
             return int(table.nbytes)
         return max(int(table.nbytes), BufferedRows.sorting_bytes(table, layout.sort, layout.schema) // 2)
@@ -81,6 +95,9 @@ class BlockWriter:
         if not waiting:
             return []
         sort, options = self._layout.sort, self._layout.options
+        other = None if self._order_of is None else self._order_of(waiting)
+        if other is not None:
+            sort = self.other_sorts[other.id] = other
         whole = sort is not None and options.sort_scope == "append"
         if sort and whole:
             buffered = BufferedRows.sorted(waiting, sort, self._layout.schema)

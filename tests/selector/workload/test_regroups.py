@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tblctl.selector.workload.arrive import best_order, blocks_in_order
 from tblctl.selector.workload.asked import Asked, recency, stand_ins
-from tblctl.selector.workload.choose import arrival_key, regroups
+from tblctl.selector.workload.choose import regroups
 from tblctl.selector.workload.outputs import predicted_cost, sorted_groups
 from tblctl.selector.workload.replay import Blocks, read_cost, wasted
 from tblctl.selector.workload.savings import savings
@@ -60,7 +61,7 @@ def test_what_does_not_save_its_price_is_left_alone():
 def test_without_queries_nothing_is_chosen():
     nothing = Asked.of(np.empty((0, 1)), np.empty((0, 1)), np.empty(0))
     assert regroups(overlapping(), nothing, block_rows=ROWS) == []
-    assert arrival_key(overlapping(), nothing, block_rows=ROWS, sort_seconds=0) is None
+    assert best_order(overlapping(), [overlapping()], nothing, sort_seconds=0) is None
     assert read_cost(overlapping(), nothing).tolist() == [0.0] * 8
 
 
@@ -140,9 +141,19 @@ def test_the_savings_of_queries_add_up_to_those_of_the_group():
 
 
 def test_rows_that_arrive_are_sorted_if_that_pays():
-    window = asked([(0.1, 0.12)], cost=2.0)
-    assert arrival_key(overlapping(), window, block_rows=ROWS, sort_seconds=5) == (0,)
-    assert arrival_key(overlapping(), window, block_rows=ROWS, sort_seconds=15) is None
+    window, edges = asked([(0.1, 0.12)], cost=2.0), np.arange(8) / 8
+    other, half = blocks(edges, edges + 1 / 8), blocks(edges / 2, 0.5 + edges)
+    assert best_order(overlapping(), [half, other], window, sort_seconds=5) == 1
+    assert best_order(overlapping(), [half, other], window, sort_seconds=15) is None
+    assert best_order(other, [overlapping(), half], window, sort_seconds=0) is None
+
+
+def test_rows_are_cut_into_blocks_of_one_size_whose_bounds_leave_out_nulls():
+    values = np.array([[3.0, 1.0, np.nan, 2.0, 5.0, np.nan, np.nan]])
+    made = blocks_in_order(values, np.array([1, 3, 0, 4, 2, 5, 6]), 3, rows=700.0, read_seconds=6.0)
+    assert made.low[0].tolist() == [1.0, 3.0, np.inf]
+    assert made.high[0].tolist() == [2.0, 5.0, -np.inf]
+    assert read_cost(made, asked([(0.0, 9.0)])).tolist() == [2.0, 2.0, 0.0]
 
 
 def test_columns_that_hardly_anybody_asks_for_are_no_keys():
