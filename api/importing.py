@@ -103,9 +103,9 @@ def import_parquet(
 ) -> ImportOutcome:
     """Take the rows of Parquet files into a table, which is created if there is none. Each file is taken once.
 
-    The table keeps a list of the files that it took, by path, size and time, committed together with their rows. So an
-    import that was interrupted is called again, and one that is called every hour takes the new files. Files that were
-    written again since are reported, and not taken again. All footers are read before anything is written.
+    The table keeps a list of the files taken, by path, size and time, committed together with their rows. So an import
+    that was interrupted goes on when it is called again. Files that were written again since are reported, and not
+    taken again. All footers are read before anything is written.
 
     Args:
         source: a folder, a glob or a file, or several.
@@ -122,8 +122,8 @@ def import_parquet(
         progress: called with (done, total, unit): footers, then bytes of files.
 
     Raises:
-        InvalidDataError: files are empty, cut short, encrypted or no Parquet; nothing was committed. Or a file is
-            damaged, or was written meanwhile: what was committed before stays.
+        InvalidDataError: files are empty, cut short, encrypted or no Parquet: nothing was committed. Or a file is
+            damaged, or was written meanwhile: earlier commits stay.
         SchemaMismatchError: files do not fit together, or do not fit the table; names a file and its differences.
         InvalidOptionError: no such files; the table lies in a source; or `hive` is None, and folders have columns; or
             tblctl adds no rows to such an Iceberg table.
@@ -131,8 +131,7 @@ def import_parquet(
     """
     if commit_bytes < 1:
         raise InvalidOptionError(f"commit_bytes is {commit_bytes}, expected at least 1")
-    started = SYSTEM.elapsed()
-    target = _target(location, cluster_by, storage_options, catalog_options)
+    started, target = SYSTEM.elapsed(), _target(location, cluster_by, storage_options, catalog_options)
     known = target.known()
     sources = find_sources(source, _reach(source_options, storage_options))
     target.require_apart(sources)
