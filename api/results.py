@@ -59,7 +59,7 @@ class ImportOutcome:
     Attributes:
         location: of the table.
         is_new: whether the table was created.
-        snapshot: the sequence of the last commit; None if there was nothing to commit.
+        snapshot: the sequence of the last commit, the snapshot's id of an Iceberg table; None if nothing was to commit.
         files_taken: files whose rows were added.
         files_known: files that were taken before, and are as they were.
         files_changed: paths of files that were taken before and written again since. Their new rows were not taken.
@@ -73,7 +73,7 @@ class ImportOutcome:
 
     location: str
     is_new: bool
-    snapshot: int | None
+    snapshot: int | str | None
     files_taken: int
     files_known: int
     files_changed: tuple[str, ...]

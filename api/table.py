@@ -237,7 +237,7 @@ class Table(ClusteredTable):
 
         native = self._native
         if are_paths(data):
-            from tblctl.importing import rows_of
+            from tblctl.importing_work import rows_of
             from tblctl.sources import are_plain_files, warn_of_nulls_in
 
             if not are_plain_files(data, hive):

@@ -96,18 +96,21 @@ def cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "tblctl" / "manifests"
 
 
+CATALOG_OPTION = click.option(
+    "--catalog-option",
+    "catalog_options",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=lambda _ctx, _param, pairs: read_pairs(pairs, option="--catalog-option"),
+    help="A property of the Iceberg catalog, such as uri=sqlite:///c.db, beside PyIceberg's own configuration. "
+    "Repeatable.",
+)
+
+
 def opens_any_format(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that find Iceberg tables. The command gets them all as `opening`, arguments of `tblctl.open`."""
 
-    @click.option(
-        "--catalog-option",
-        "catalog_options",
-        metavar="KEY=VALUE",
-        multiple=True,
-        callback=lambda _ctx, _param, pairs: read_pairs(pairs, option="--catalog-option"),
-        help="A property of the Iceberg catalog, such as uri=sqlite:///c.db, beside PyIceberg's own configuration. "
-        "Repeatable.",
-    )
+    @CATALOG_OPTION
     @click.option("--branch", metavar="NAME", help="The branch of the Iceberg table (default: main).")
     @click.option(
         "--metadata-cache",

@@ -26,12 +26,14 @@ blocks_added, bytes_added, bytes_read, commits, seconds, note, recluster (as of 
     "import",
     example="""
     tblctl import events/ /data/events --hive --cluster-by "at, customer"
-    tblctl import 's3://lake/in/*.parquet' s3://bucket/events --recluster""",
+    tblctl import 's3://lake/in/*.parquet' s3://bucket/events --recluster
+    tblctl import events/ iceberg://prod/db.events --hive --cluster-by at""",
     json_shape=IMPORT_JSON,
     writes=True,
 )
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
-@params.NATIVE_LOCATION
+@params.LOCATION
+@params.CATALOG_OPTION
 @HIVE
 @click.option(
     "--cluster-by",
@@ -59,12 +61,14 @@ def import_files(
     memory_bytes: int | None,
     commit_bytes: int | None,
     recluster: bool,
+    catalog_options: dict[str, str],
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Take Parquet files into a table, each once.
 
-    SRC is a folder of Parquet files, a glob in quotes, or a file. LOC is created if there is no table. The table keeps
+    SRC is a folder of Parquet files, a glob in quotes, or a file. LOC is created if there is no table; it may be
+    iceberg://CATALOG/NAMESPACE.TABLE, which other engines read. The table keeps
     a list of the files that it took, by path, size and time. So the same command goes on after an interrupt, and takes
     the new files when it runs again. Files that were written again since are reported, and not taken again.
     """
@@ -79,6 +83,7 @@ def import_files(
             **({} if commit_bytes is None else {"commit_bytes": commit_bytes}),
             storage_options=storage_options,
             source_options=config.source_options,
+            catalog_options=catalog_options,
             progress=report,
         )
     if as_json:

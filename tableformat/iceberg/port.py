@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+    from tblctl.tableformat.iceberg.appending.appender import Appender
     from tblctl.tableformat.iceberg.block_io import IcebergBlockIO
+    from tblctl.tableformat.iceberg.publish.commit import Branch
     from tblctl.tableformat.storage import Storage
 
 MAIN = "main"
@@ -266,26 +268,36 @@ class IcebergPort:
 
     def replace(self, base: IcebergVersion, replacement: Replacement) -> IcebergVersion:
         """Commit a REPLACE snapshot on top of the newest version."""
-        from tblctl.tableformat.iceberg.publish.commit import Branch, commit_replacement
+        from tblctl.tableformat.iceberg.publish.commit import commit_snapshot
         from tblctl.tableformat.iceberg.publish.draft import Drafts
 
         lost = tuple(sort.id for sort in replacement.sorts if not base.can_keep(sort))
         if lost:
             msg = f"{self._location}: a sort has an id that does not follow from it, or other boundaries than the table"
             raise SortConflictError(msg, sorts=lost)
-        branch = Branch(
+        branch = self._at_branch()
+        drafts = Drafts(base, replacement, self.env, self._storages(base))
+        try:
+            return commit_snapshot(branch, drafts, base.new_properties(replacement.sorts))
+        finally:
+            self.entries_copied += drafts.entries_copied
+
+    def appender(self) -> Appender:
+        """Return what adds rows of imported files."""
+        from tblctl.tableformat.iceberg.appending.appender import Appender
+
+        return Appender(self.newest, self._at_branch, self._storages, self.env)
+
+    def _at_branch(self) -> Branch:
+        from tblctl.tableformat.iceberg.publish.commit import Branch
+
+        return Branch(
             location=self._location,
             name=self._branch,
             load=self._load,
             version=self._newest_in,
             env=self.env,
         )
-        storages = self._storages(base)
-        drafts = Drafts(base, replacement, self.env, storages)
-        try:
-            return commit_replacement(branch, drafts, base.new_properties(replacement.sorts))
-        finally:
-            self.entries_copied += drafts.entries_copied
 
     def gone(self, base: IcebergVersion, newest: IcebergVersion, paths: Collection[str]) -> frozenset[str]:
         """Return which files of `base` at `paths` are not in `newest`."""

@@ -176,7 +176,8 @@ NAMES = {
     "$ tblctl config": "--debug --json show",
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
     "$ tblctl import": """
-        --cluster-by --commit-every --debug --hive --json --memory --no-hive --recluster --storage-option LOC SRC...
+        --catalog-option --cluster-by --commit-every --debug --hive --json --memory --no-hive --recluster
+        --storage-option LOC SRC...
     """,
     "$ tblctl export": "--columns --debug --json --overwrite --storage-option --where DIR LOC",
     "$ tblctl append": "--debug --hive --json --memory --no-hive --recluster --storage-option FILE... LOC",
@@ -260,7 +261,7 @@ SIGNATURES = {
         "exists(location, *, storage_options=None)",
         (
             "import_parquet(source, location, *, hive=None, cluster_by=(), recluster=False, memory_bytes=None, "
-            "commit_bytes=4294967296, storage_options=None, source_options=None, progress=None)"
+            "commit_bytes=4294967296, storage_options=None, source_options=None, catalog_options=None, progress=None)"
         ),
         "find_tables(location, *, storage_options=None, catalog_options=None, namespace=None)",
         "from_iceberg(table, *, branch='main')",

@@ -25,9 +25,9 @@ from tblctl.errors import (
     TblctlError,
     UnsupportedFormatError,
 )
+from tblctl.tableformat.import_lists import lists_to_fold
 from tblctl.tableformat.model.snapshot import ImportList
 from tblctl.tableformat.native.log import snapshot_file
-from tblctl.tableformat.native.log.import_lists import lists_to_fold
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.identity import identities
 

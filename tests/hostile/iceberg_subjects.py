@@ -26,6 +26,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType, TimestampType, UUIDType
 
 from tblctl.errors import TblctlError
+from tblctl.tableformat.iceberg.appending.lists import LISTS, lists_of
+from tblctl.tableformat.iceberg.appending.lists import text_of as text_of_lists
 from tblctl.tableformat.iceberg.avro.container import read_container
 from tblctl.tableformat.iceberg.curves import property_of, stored_sort
 from tblctl.tableformat.iceberg.data_storage import DataStorage, split_uri
@@ -42,6 +44,7 @@ from tblctl.tableformat.iceberg.reading.column_ids import NameMapping, with_ids
 from tblctl.tableformat.iceberg.reading.position_deletes import PositionDeletes
 from tblctl.tableformat.iceberg.version import IcebergVersion
 from tblctl.tableformat.model.cluster_key import parse_key
+from tblctl.tableformat.model.snapshot import ImportList
 from tblctl.tableformat.model.tree import Cut, Tree
 from tblctl.tableformat.parquet.opened import BlockAddress
 from tblctl.tableformat.storage import Storage
@@ -345,6 +348,19 @@ def parse_own_name(data: bytes) -> object:
         again = found.with_id(unique)
         assert path.endswith(again) or int(found.level) == 0, (path, again)
     return found
+
+
+@functools.cache
+def import_properties() -> Sequence[bytes]:
+    refs = [
+        ImportList(path=f"{ID}.arrow", size_bytes=600 + count, checksum=2**64 - 1, file_count=count)
+        for count in (1, 2)
+    ]
+    return [text_of_lists(refs[:count]).encode() for count in (1, 2)]
+
+
+def parse_import_property(data: bytes) -> object:
+    return lists_of(TABLE, {LISTS: data.decode("utf-8", "surrogateescape")})
 
 
 def details() -> Sequence[bytes]:

@@ -22,12 +22,12 @@ from tblctl.tableformat.folder.footers import read_parts
 from tblctl.tableformat.folder.kept import KeptFooters
 from tblctl.tableformat.folder.listing import Files
 from tblctl.tableformat.folder.version import FolderVersion
+from tblctl.tableformat.import_lists import COLUMNS, encode_import_list, read_import_list
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.seal import Seal
 from tblctl.tableformat.model.snapshot import ImportList, SegmentRef
 from tblctl.tableformat.native.blocks import known_ids
 from tblctl.tableformat.native.log.head import load_head
-from tblctl.tableformat.native.log.import_lists import COLUMNS, encode_import_list, read_import_list
 from tblctl.tableformat.native.log.names import (
     checked_block_path,
     checked_record_path,

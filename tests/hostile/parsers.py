@@ -125,6 +125,14 @@ PARSERS: dict[str, Parser] = dict(
         _parser("curve-property", iceberg.curves, iceberg.parse_curve, NONE, JSON),
         _parser("own-name", iceberg.own_names, iceberg.parse_own_name, NONE, TEXT),
         _parser("commit-detail", iceberg.details, iceberg.parse_detail, NONE, JSON),
+        _parser(
+            "import-property",
+            iceberg.import_properties,
+            iceberg.parse_import_property,
+            DAMAGE,
+            JSON,
+            iceberg.TABLE,
+        ),
         _parser("name-mapping", iceberg.name_mappings, iceberg.parse_name_mapping, (InputError,), JSON),
         _parser("table-properties", iceberg.properties, iceberg.parse_properties, (InputError,), JSON),
         # What people and engines write.

@@ -1,8 +1,8 @@
-"""Commit a replacement as a REPLACE snapshot: rows stay the same, so other writers neither wait nor conflict.
+"""Commit a snapshot: a replacement of files, or imported rows.
 
-Each attempt loads the table again, and decides by its state whether the replacement still holds: the inputs are live,
-and their delete files are those that were applied. Then it writes manifests and asks the catalog to move the branch, if
-it is still where the attempt found it.
+Each attempt loads the table again, and decides by its state whether the snapshot may still be made; of a replacement:
+the inputs are live, and their delete files are those that were applied. Then it writes manifests and asks the catalog
+to move the branch, if it is still where the attempt found it.
 
 An error of the catalog leaves the outcome open. It is settled by looking at the branch later: the snapshot's id, chosen
 once for all attempts, is there; or the branch went on from the expected parent without it. Files are deleted only then.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
@@ -28,9 +28,8 @@ from tblctl.tableformat.errors import (
 from tblctl.tableformat.iceberg.catalog import did_not_commit, forget_connections, named
 from tblctl.tableformat.iceberg.curves import require_same
 from tblctl.tableformat.iceberg.publish.attempts import Patience
-from tblctl.tableformat.iceberg.publish.draft import Drafts
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
-from tblctl.tableformat.iceberg.version import IcebergVersion
+from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -58,18 +57,57 @@ class Branch:
     env: Environment
 
 
+class Proposals(Protocol):
+    """The snapshots that the attempts of one commit propose: `Drafts`, or `AppendDrafts`."""
+
+    base: IcebergVersion
+    """What the commit was planned on."""
+
+    snapshot_id: int
+    """Of the snapshot, in all attempts."""
+
+    @property
+    def merge_seconds(self) -> float:
+        """How long making the data files took: so long a silent catalog is waited for."""
+        ...
+
+    def draft(self, table: Table, head: IcebergVersion) -> Snapshot:
+        """Write the metadata of a snapshot on top of the head, and return it. Raises if the commit no longer holds."""
+        ...
+
+    def require_fresh(self) -> None:
+        """Refuse new files that gc may have deleted."""
+        ...
+
+    def is_committed(self, head: IcebergVersion) -> bool:
+        """Return whether the head shows that the commit happened."""
+        ...
+
+    def inputs_are_live(self, head: IcebergVersion) -> bool:
+        """Return whether the head shows that it did not."""
+        ...
+
+    def discard(self) -> None:
+        """Delete all metadata files that were written."""
+        ...
+
+    def discard_unused(self, done: IcebergVersion) -> None:
+        """Delete those that the commit does not use, as far as possible."""
+        ...
+
+
 @dataclass(kw_only=True)
 class _Fate:
     """What is known of the outcome.
 
     Attributes:
-        parents: where the branch was when the catalog was asked without an answer.
-        refused: where it was when the catalog last refused, if nobody looked since.
+        parents: the versions that the branch was at when the catalog was asked without an answer.
+        refused: the one when the catalog last refused, if nobody looked since.
         error: the last answer.
     """
 
-    parents: list[int] = field(default_factory=list)
-    refused: int | None = None
+    parents: list[str] = field(default_factory=list)
+    refused: str | None = None
     error: TblctlError | None = None
 
     @property
@@ -85,7 +123,7 @@ class _Proposal:
     properties: Mapping[str, str]
 
 
-def commit_replacement(branch: Branch, drafts: Drafts, properties: Mapping[str, str]) -> IcebergVersion:
+def commit_snapshot(branch: Branch, drafts: Proposals, properties: Mapping[str, str]) -> IcebergVersion:
     """Commit, and return the version that the branch has then.
 
     Args:
@@ -95,7 +133,7 @@ def commit_replacement(branch: Branch, drafts: Drafts, properties: Mapping[str, 
 
     Raises:
         CommitOutcomeUnknownError: it is unknown whether the commit happened. Nothing was deleted.
-        ConflictError: the replacement no longer holds (see `Drafts.draft`), or other writers were always faster.
+        ConflictError: the commit no longer holds (see `draft`), or other writers were always faster.
         TblctlError: anything else. As with a conflict, nothing was committed.
     """
     fate = _Fate()
@@ -108,7 +146,7 @@ def commit_replacement(branch: Branch, drafts: Drafts, properties: Mapping[str, 
         raise
 
 
-def _commit(branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate: _Fate) -> IcebergVersion:
+def _commit(branch: Branch, drafts: Proposals, properties: Mapping[str, str], fate: _Fate) -> IcebergVersion:
     env = branch.env
     patience = Patience.of(drafts.base.metadata.properties)
     begun, attempt = env.elapsed(), 0
@@ -134,7 +172,7 @@ def _commit(branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate:
     return answer
 
 
-def _last_look(branch: Branch, drafts: Drafts, fate: _Fate, error: TblctlError) -> IcebergVersion:
+def _last_look(branch: Branch, drafts: Proposals, fate: _Fate, error: TblctlError) -> IcebergVersion:
     """Return the version of a commit that took effect although it was refused; else raise the error."""
     if fate.refused is not None:
         done = _settled(_head_of(branch, drafts, branch.load()), drafts, fate)
@@ -144,7 +182,7 @@ def _last_look(branch: Branch, drafts: Drafts, fate: _Fate, error: TblctlError) 
 
 
 def _attempt(
-    branch: Branch, drafts: Drafts, properties: Mapping[str, str], fate: _Fate
+    branch: Branch, drafts: Proposals, properties: Mapping[str, str], fate: _Fate
 ) -> IcebergVersion | TblctlError | None:
     """Try once. Return the version; None if others were faster; else why the catalog did not do it, for now."""
     table = _loaded(branch)
@@ -179,7 +217,7 @@ def _loaded(branch: Branch) -> Table | StorageError:
         return error
 
 
-def _head_of(branch: Branch, drafts: Drafts, table: Table) -> IcebergVersion:
+def _head_of(branch: Branch, drafts: Proposals, table: Table) -> IcebergVersion:
     """Return the newest version. Refuse a table that took the place of the planned one."""
     head = branch.version(table)
     if head.table_id != drafts.base.table_id:
@@ -189,14 +227,15 @@ def _head_of(branch: Branch, drafts: Drafts, table: Table) -> IcebergVersion:
     return head
 
 
-def _settled(head: IcebergVersion, drafts: Drafts, fate: _Fate) -> IcebergVersion | None:
+def _settled(head: IcebergVersion, drafts: Proposals, fate: _Fate) -> IcebergVersion | None:
     """Return the version of the commit if it is there after all; forget attempts that can no longer succeed."""
     if not fate.is_open:
         return None
     ours = head.metadata.snapshot_by_id(drafts.snapshot_id)
     if ours is not None:
         return head.at(ours)
-    known = Lineage.of(head.metadata, head.snapshot).ids
+    lineage = Lineage.of(head.metadata, head.snapshot)
+    known = {str(id_) for id_ in lineage.ids} | ({EMPTY} if lineage.is_whole else set())
     is_shown = not fate.parents and fate.refused in known  # every snapshot since the refusal
     if not is_shown and drafts.is_committed(head):  # the catalog hides the snapshots between
         return head
@@ -204,7 +243,7 @@ def _settled(head: IcebergVersion, drafts: Drafts, fate: _Fate) -> IcebergVersio
     fate.parents[:] = [
         parent
         for parent in fate.parents
-        if head.id == str(parent) or (parent not in known and not drafts.inputs_are_live(head))
+        if head.id == parent or (parent not in known and not drafts.inputs_are_live(head))
     ]
     return None
 
@@ -245,7 +284,7 @@ def _ask(
         response = table.catalog.commit_table(table, requirements, tuple(updates))
     except CommitFailedException as error:
         fate.error = ConflictError(f"{branch.location}: the catalog refused the commit: {error}")
-        fate.refused = parent
+        fate.refused = head.id
         return None
     except Exception as error:  # noqa: BLE001 (catalogs share no class of errors: after any other, look)
         found = named(branch.location, error, table.catalog.properties)
@@ -254,8 +293,7 @@ def _ask(
         LOG.warning("%s; it is looked up whether it committed", found)
         forget_connections(table.catalog)
         fate.error = found
-        if parent is not None:
-            fate.parents.append(parent)
+        fate.parents.append(head.id)
         return found
     table.metadata = response.metadata
     return head.of(table.metadata, table.metadata.snapshot_by_id(snapshot.snapshot_id))

@@ -33,6 +33,7 @@ from tblctl.tableformat.iceberg.publish.freshness import merge_seconds, require_
 from tblctl.tableformat.iceberg.publish.head_state import HeadState, PlannedInputs
 from tblctl.tableformat.iceberg.publish.lineage import Lineage
 from tblctl.tableformat.iceberg.publish.new_manifests import ManifestEntries, NewManifests, is_among, writing
+from tblctl.tableformat.iceberg.publish.snapshots import new_snapshot_id, snapshot_on
 from tblctl.tableformat.iceberg.publish.summary import COPIED, Removed, summary_of
 from tblctl.tableformat.iceberg.record import DataFileRecord
 from tblctl.tableformat.once import once
@@ -52,7 +53,6 @@ _MERGE_COUNT = "commit.manifest.min-count-to-merge"
 _MERGE_BYTES = "commit.manifest.target-size-bytes"
 _DEFAULT_MERGE_COUNT = 100
 _DEFAULT_MERGE_BYTES = 8 << 20
-_ID_BITS = 63
 
 
 class Drafts:
@@ -69,7 +69,7 @@ class Drafts:
         self, base: IcebergVersion, replacement: Replacement, env: Environment, storages: DataStorage
     ) -> None:
         self.base = base
-        self.snapshot_id = int(env.new_id(), 16) >> (128 - _ID_BITS)
+        self.snapshot_id = new_snapshot_id(env)
         self._replacement = replacement
         self._records = cast("tuple[DataFileRecord, ...]", replacement.added)
         self._env = env
@@ -329,31 +329,23 @@ class Drafts:
         side: Mapping[str, str],
         removed: Removed,
     ) -> Snapshot:
-        from pyiceberg.table.metadata import TableMetadataV2
-        from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+        from pyiceberg.table.snapshots import Operation
 
-        metadata = table.metadata
-        sequence = metadata.last_sequence_number + 1 if isinstance(metadata, TableMetadataV2) else 0
         parent = head.snapshot
-        parent_id = None if parent is None else parent.snapshot_id
         before = {} if parent is None or parent.summary is None else parent.summary.additional_properties
-        return Snapshot.model_validate(
-            {
-                "snapshot-id": self.snapshot_id,
-                "parent-snapshot-id": parent_id,
-                "sequence-number": sequence,
-                "timestamp-ms": max(self._env.now_ms(), metadata.last_updated_ms),
-                "manifest-list": self._new.write_list(
-                    table, manifests, parent=parent_id, sequence_number=sequence
-                ),
-                "summary": Summary(
-                    Operation.REPLACE,
-                    **summary_of(removed, self._records, before, self._replacement.detail),
-                    **{COPIED: str(self.entries_copied)},
-                    **side,
-                ),
-                "schema-id": metadata.current_schema_id,
-            }
+        summary = {
+            **summary_of(removed, self._records, before, self._replacement.detail),
+            COPIED: str(self.entries_copied),
+            **side,
+        }
+        return snapshot_on(
+            head,
+            table,
+            manifests,
+            self._new,
+            operation=Operation.REPLACE,
+            summary=summary,
+            now_ms=self._env.now_ms(),
         )
 
 

@@ -55,14 +55,21 @@ class NewManifests:
         self.copied_entries = 0
         """Entries that were written again since their manifest has others that left, or was merged."""
         self._env = env
-        self._snapshot_id = snapshot_id
+        self.snapshot_id = snapshot_id
         self._added: list[ManifestFile] | None = None
         self._copies: dict[tuple[tuple[str, bytes], ...], ManifestFile] = {}
 
     def added(
-        self, table: Table, records: Sequence[DataFileRecord], sequence_number: int
+        self, table: Table, records: Sequence[DataFileRecord], sequence_number: int | None
     ) -> list[ManifestFile]:
-        """Return manifests of new data files, one for each partition spec."""
+        """Return manifests of new data files, one for each partition spec.
+
+        Args:
+            table: the table now.
+            records: the files.
+            sequence_number: of their rows, so that delete files of before apply as to the rows that they were; None
+                for rows that are new: the catalog gives it.
+        """
         if self._added is None:
             by_spec: dict[int, list[DataFileRecord]] = {}
             for record in records:
@@ -73,8 +80,13 @@ class NewManifests:
             ]
         return self._added
 
+    @property
+    def added_paths(self) -> list[str]:
+        """The manifests of new data files."""
+        return [manifest.manifest_path for manifest in self._added or ()]
+
     def _manifest_of(
-        self, table: Table, spec_id: int, records: Sequence[DataFileRecord], sequence_number: int
+        self, table: Table, spec_id: int, records: Sequence[DataFileRecord], sequence_number: int | None
     ) -> ManifestFile:
         from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, write_manifest
 
@@ -83,12 +95,12 @@ class NewManifests:
         version = metadata.format_version
         output = table.io.new_output(self._path(table, "m"))
         with write_manifest(
-            version, spec, schema_for(spec, metadata), output, self._snapshot_id, "deflate"
+            version, spec, schema_for(spec, metadata), output, self.snapshot_id, "deflate"
         ) as writer:
             for record in records:
                 entry = ManifestEntry.from_args(
                     status=ManifestEntryStatus.ADDED,
-                    snapshot_id=self._snapshot_id,
+                    snapshot_id=self.snapshot_id,
                     sequence_number=sequence_number if version > 1 else None,
                     file_sequence_number=None,
                     data_file=_data_file(record),
@@ -108,7 +120,7 @@ class NewManifests:
             removed: paths of files that leave with this commit.
         """
         gone = frozenset(removed)
-        parts = [_Part.of(source, gone, self._snapshot_id) for source in sources]
+        parts = [_Part.of(source, gone, self.snapshot_id) for source in sources]
         key = tuple((part.path, part.heads.status.tobytes()) for part in parts)
         if key not in self._copies:
             self._copies[key] = self._copied(table, parts, data)
@@ -128,7 +140,7 @@ class NewManifests:
         path = self._path(table, "m")
         with table.io.new_output(path).create() as stream:
             stream.write(written)
-        return _manifest_file(path, len(written), parts, self._snapshot_id, table.metadata)
+        return _manifest_file(path, len(written), parts, self.snapshot_id, table.metadata)
 
     def _through_objects(self, table: Table, parts: Sequence[_Part]) -> ManifestFile:
         """Return a manifest that PyIceberg wrote, entry by entry: slow, for sources of format version 1."""
@@ -139,7 +151,7 @@ class NewManifests:
         output = table.io.new_output(self._path(table, "m"))
         schema = schema_for(spec, metadata)
         version = metadata.format_version
-        with write_manifest(version, spec, schema, output, self._snapshot_id, "deflate") as writer:
+        with write_manifest(version, spec, schema, output, self.snapshot_id, "deflate") as writer:
             for part in parts:
                 entries = part.source.manifest.fetch_manifest_entry(table.io, discard_deleted=False)
                 for place, row in enumerate(part.rows.tolist()):
@@ -162,11 +174,11 @@ class NewManifests:
         """Write a manifest list, and return its path."""
         from pyiceberg.manifest import write_manifest_list
 
-        path = self._path(table, f"snap-{self._snapshot_id}")
+        path = self._path(table, f"snap-{self.snapshot_id}")
         with write_manifest_list(
             table.metadata.format_version,
             table.io.new_output(path),
-            self._snapshot_id,
+            self.snapshot_id,
             parent,
             sequence_number,
             "deflate",

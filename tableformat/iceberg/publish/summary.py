@@ -1,4 +1,4 @@
-"""The summary of a REPLACE snapshot: Iceberg's standard keys, and tblctl's own."""
+"""The summary of a snapshot: Iceberg's standard keys, and tblctl's own."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ _TOTALS = (
     ("total-position-deletes", "added-position-deletes", "removed-position-deletes"),
     ("total-equality-deletes", "added-equality-deletes", "removed-equality-deletes"),
 )
+
+NOTHING = {total: "0" for total, *_ in _TOTALS}
+"""The totals of a table without snapshots."""
 
 
 @dataclass(frozen=True, kw_only=True)

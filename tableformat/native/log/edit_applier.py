@@ -11,6 +11,7 @@ import pyarrow as pa
 from tblctl.tableformat.concurrency import IO_THREADS, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import TblctlError
+from tblctl.tableformat.import_lists import encode_import_list, lists_to_fold, read_import_list
 from tblctl.tableformat.model.snapshot import ImportList, SegmentRef, Snapshot
 from tblctl.tableformat.native.log.clock import Written, write_timed
 from tblctl.tableformat.native.log.commit import StagedCommit
@@ -26,7 +27,6 @@ from tblctl.tableformat.native.log.edit import (
     sorts_named,
     summary_of,
 )
-from tblctl.tableformat.native.log.import_lists import encode_import_list, lists_to_fold, read_import_list
 from tblctl.tableformat.native.log.names import import_list_path, segment_path
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.segment_rows import concat_segments, encode_segment, segment_ref

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.errors import TblctlError
+from tblctl.tableformat.import_lists import read_import_list
 from tblctl.tableformat.model.snapshot import ImportList, SegmentRef, Snapshot, Tombstone, iso_timestamp
 from tblctl.tableformat.native.log.checked_json import has_checksum
 from tblctl.tableformat.native.log.clock import is_ahead
 from tblctl.tableformat.native.log.fold import SEGMENT_BLOCKS
 from tblctl.tableformat.native.log.head import load_version
-from tblctl.tableformat.native.log.import_lists import read_import_list
 from tblctl.tableformat.native.log.names import DATA, IMPORTS, RECORDS, SEGMENTS, snapshot_path
 from tblctl.tableformat.native.log.segment_reader import read_segment
 from tblctl.tableformat.native.log.snapshot_file import CHECKSUMS_FROM

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
+from tblctl.tableformat.import_lists import read_import_list
 from tblctl.tableformat.model.snapshot import Snapshot
-from tblctl.tableformat.native.log.import_lists import read_import_list
 from tblctl.tableformat.native.write.write_planner import Taken
 from tblctl.tableformat.storage import Storage
 

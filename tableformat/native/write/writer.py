@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from tblctl.tableformat.buffered_rows import BufferedRows
 from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import TblctlError
@@ -23,7 +24,6 @@ from tblctl.tableformat.model.cut import cut_rows, most_rows
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.log.names import block_path
-from tblctl.tableformat.native.write.buffered_rows import BufferedRows
 from tblctl.tableformat.parquet.block_writer import BlockEncoder, Layout, PreparedRows
 from tblctl.tableformat.parquet.dictionaries import (
     decoded_bytes,

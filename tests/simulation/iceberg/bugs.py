@@ -94,7 +94,7 @@ def _null_sequence_numbers() -> list[Any]:
 def _unknown_is_failed() -> list[Any]:
     """Files of an unknown outcome are deleted."""
     everything = property(lambda run: [record.path for record in run.records])
-    real = commit.commit_replacement
+    real = commit.commit_snapshot
 
     def replaced(branch: Any, drafts: Any, properties: Any) -> Any:
         try:
@@ -103,7 +103,7 @@ def _unknown_is_failed() -> list[Any]:
             drafts.discard()
             raise
 
-    return [_replaced(GroupRun, "deletable", everything), _replaced(commit, "commit_replacement", replaced)]
+    return [_replaced(GroupRun, "deletable", everything), _replaced(commit, "commit_snapshot", replaced)]
 
 
 def _heads_sequence_number() -> list[Any]:

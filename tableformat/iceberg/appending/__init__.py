@@ -1,0 +1,1 @@
+"""Rows of imported files added to an Iceberg table: the table, data files, the list of files, the commit."""
