@@ -4,6 +4,7 @@
 #   make first-ten-minutes   what a new user does first, on Parquet, Delta and Iceberg data made for it, timed
 #   make test      all tests that this machine can run; what is skipped is printed with its reason
 #   make test-thorough   the same with 60 times as many cases in every random test, and a minute for each race: hours
+#   make test-lowest     the tests of LOWEST_TESTS on the lowest version of every dependency
 #   make test-killed     processes at work on one table, killed at random: 150 s on each of four kinds of table, in turn
 #   make test-sim  10,000 simulated histories of actors, faults and clocks, a fifth over Iceberg (COUNT=; FIRST=: the first seed)
 #   make test-trino      Iceberg tables beside Trino, and in a Nessie catalog: loads 1.1 GB first; needs MinIO, Maven, Java 24
@@ -32,6 +33,12 @@ PIP_FLAGS := --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 VENV := .venv
 WHEEL_VENV := .venv-wheel
 BARE_VENV := .venv-bare
+LOWEST_VENV := .venv-lowest
+# What depends on how other libraries behave, in a minute. `make test` runs them on the highest versions.
+LOWEST_TESTS := tests/tableformat/test_older_arrow.py tests/model/test_types.py tests/model/test_cluster_key.py \
+  tests/metrics tests/predicate/test_sql.py tests/predicate/test_match_and_rows.py \
+  tests/native/test_sorts.py tests/native/test_curve_tables.py tests/merger/test_merge.py \
+  tests/iceberg/test_pyiceberg_members.py tests/storage/test_private_members.py tests/cli/test_recluster.py
 ifeq ($(INSTALL),wheel)
 TEST_VENV := $(WHEEL_VENV)
 CHECK_INSTALL = $(TEST_VENV)/bin/python scripts/check_wheel.py
@@ -40,7 +47,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: docs first-ten-minutes demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-workload bench-merge bench-layouts wheel check-wheel minio chromium postgres constraints clean test-killed test-sim
+.PHONY: docs first-ten-minutes demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-workload bench-merge bench-layouts wheel check-wheel test-lowest lowest minio chromium postgres constraints clean test-killed test-sim
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -59,6 +66,9 @@ test: $(TEST_VENV)/.installed
 	$(CHECK_INSTALL)
 	-$(MAKE) .venv-duckdb/.installed
 	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-lowest: $(LOWEST_VENV)/.installed
+	$(LOWEST_VENV)/bin/python -m pytest -n auto --dist loadgroup $(LOWEST_TESTS)
 
 test-killed: $(VENV)/.installed
 	$(VENV)/bin/python -m tests.killed
@@ -169,6 +179,12 @@ $(WHEEL_VENV)/.installed: dist/.built $(CONSTRAINTS)
 	$(WHEEL_VENV)/bin/pip install $(PIP_FLAGS) --no-deps --force-reinstall dist/*.whl
 	touch $@
 
+$(LOWEST_VENV)/.installed: pyproject.toml tests/lowest.txt
+	$(PYTHON) -m venv $(LOWEST_VENV)
+	$(LOWEST_VENV)/bin/pip install --quiet --disable-pip-version-check --requirement tests/lowest.txt setuptools
+	$(LOWEST_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
 minio:
 	bash scripts/install_minio.sh
 
@@ -186,5 +202,15 @@ constraints:
 	{ sed -n '/^#/p' $(CONSTRAINTS); build/constraints/bin/pip freeze --exclude-editable | sort --ignore-case; } > build/constraints.txt
 	mv build/constraints.txt $(CONSTRAINTS)
 
+# Resolve anew what `make test-lowest` installs. With it come the tools of those tests.
+lowest: $(VENV)/.installed
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check uv
+	{ sed -n '/^#/p' tests/lowest.txt; \
+	  printf '%s\n' 'pytest>=9,<9.2' 'pytest-timeout>=2.4' 'pytest-xdist>=3.8' 'hypothesis>=6.150' 'duckdb>=2,<3' \
+	    'polars>=2,<3' 'pandas>=2.2' 'moto[server]>=5.1' 'minio>=7.2,<8' 'fastavro>=1.12,<2' \
+	  | $(VENV)/bin/uv pip compile --quiet --no-header --no-annotate --resolution lowest-direct --python-version 3.11 \
+	    --extra s3 --extra pictures --extra iceberg --extra delta pyproject.toml -; } > build/lowest.txt
+	mv build/lowest.txt tests/lowest.txt
+
 clean:
-	rm -rf build dist site $(VENV) $(WHEEL_VENV) $(BARE_VENV) .venv-hudi .venv-duckdb .venv-docs .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf build dist site $(VENV) $(WHEEL_VENV) $(BARE_VENV) $(LOWEST_VENV) .venv-hudi .venv-duckdb .venv-docs .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

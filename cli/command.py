@@ -29,7 +29,16 @@ from tblctl.cli.show.render import printable
 HELP = ("-h", "--help")
 
 
-class Command(click.Command):
+class _Helped(click.Command):
+    """A command or group with the help options of all."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Return them, whatever the context: click keeps the option that it makes for the first one."""
+        del ctx
+        return list(HELP)
+
+
+class Command(_Helped):
     """A command with the common options, an example, and the shape of its JSON in its help.
 
     Args:
@@ -50,11 +59,6 @@ class Command(click.Command):
         self.of_tables = of_tables
         self.more_help: Callable[[], str] | None = None
         self.params += common.common_options(of_tables=of_tables, has_json=bool(json_shape))
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Return them, whatever the context: click keeps the option that it makes for the first one."""
-        del ctx
-        return list(HELP)
 
     def invoke(self, ctx: click.Context) -> Any:
         if self.of_tables and ctx.obj is not None:  # the process is the command's alone, see `cli/main.py`
@@ -88,18 +92,13 @@ class Command(click.Command):
         write_block(formatter, "Example", self.example)
 
 
-class Application(click.Group):
+class Application(_Helped, click.Group):
     """The group: suggests commands for misspelt ones, and turns every error into one message and an exit code."""
 
     def __init__(self, *, example: str, **settings: Any) -> None:
         super().__init__(context_settings={"help_option_names": list(HELP)}, **settings)
         self.example = example
         self.params += [common.version_option(), *common.shared_options()]
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Return them, as a command does."""
-        del ctx
-        return list(HELP)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx

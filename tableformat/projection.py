@@ -27,6 +27,7 @@ from tblctl.tableformat.model.schema.types import (
     strip_extension,
     type_to_text,
 )
+from tblctl.tableformat.older_arrow import size_in_memory
 from tblctl.tableformat.reshape import Shape, fill_hidden, has_required, plan_shape, reshape_column
 
 _MAX_CHUNK_BYTES = 2**30
@@ -354,13 +355,13 @@ def _readable(source: pa.DataType, target: pa.DataType) -> bool:
 
 def _cut(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Cut chunks that hold too many bytes for 31-bit offsets."""
-    if all(chunk.nbytes <= _MAX_CHUNK_BYTES for chunk in column.chunks):
+    if all(size_in_memory(chunk) <= _MAX_CHUNK_BYTES for chunk in column.chunks):
         return column
     parts: list[pa.Array] = []
     pending = list(reversed(column.chunks))
     while pending:
         chunk = pending.pop()
-        if chunk.nbytes <= _MAX_CHUNK_BYTES or len(chunk) < 2:  # noqa: PLR2004
+        if size_in_memory(chunk) <= _MAX_CHUNK_BYTES or len(chunk) < 2:  # noqa: PLR2004
             parts.append(chunk)
             continue
         half = len(chunk) // 2

@@ -115,8 +115,8 @@ def test_a_dependency_has_a_licence_that_may_be_used(name: str) -> None:
     assert not REFUSED.search(found), found
 
 
-def constraints() -> dict[str, Version]:
-    lines = (ROOT / "tests" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+def constraints(file: str = "constraints.txt") -> dict[str, Version]:
+    lines = (ROOT / "tests" / file).read_text(encoding="utf-8").splitlines()
     pairs = [line.split("==") for line in lines if "==" in line and not line.startswith("#")]
     return {canonicalize_name(name): Version(version) for name, version in pairs}
 
@@ -139,3 +139,16 @@ def test_what_is_listed_is_used() -> None:
     """A package that nothing needs any more leaves the list, so that the list is read."""
     known = RUNTIME.keys() | constraints().keys() | {"setuptools"}
     assert LEAST_SAFE.keys() - known <= set(), LEAST_SAFE.keys() - known
+
+
+def test_the_lowest_versions_that_are_allowed_are_the_ones_that_make_test_lowest_installs() -> None:
+    pins = constraints("lowest.txt")
+    needed = list(PROJECT["dependencies"])
+    needed += [
+        text
+        for extra in ("s3", "pictures", "iceberg", "delta")
+        for text in PROJECT["optional-dependencies"][extra]
+    ]
+    for item in map(Requirement, needed):
+        (floor,) = [Version(part.version) for part in item.specifier if part.operator == ">="]
+        assert pins[canonicalize_name(item.name)].release[: len(floor.release)] == floor.release, item

@@ -21,6 +21,7 @@ from tblctl.tableformat.keys.numbers import has_value, order_numbers
 from tblctl.tableformat.keys.places import spread_places, weighted_places
 from tblctl.tableformat.model.curve import most_boundaries
 from tblctl.tableformat.model.schema.types import is_any_binary, is_any_string
+from tblctl.tableformat.older_arrow import search_sorted
 
 Weights = npt.NDArray[np.float64]
 
@@ -117,7 +118,7 @@ def _places(
     if isinstance(ordered, np.ndarray):
         found = np.searchsorted(ordered, np.asarray(numbers), side=side)
     else:
-        found = pc.search_sorted(ordered, numbers, side=side).to_numpy()
+        found = search_sorted(ordered, numbers, side)
     return np.asarray(found, np.int64)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tblctl.tableformat import older_arrow
 from tblctl.tableformat.keys.kinds import KeyOrder, key_maker
 from tblctl.tableformat.keys.numbers import ordered_floats
 from tblctl.tableformat.model.cluster_key import Sort
@@ -42,9 +43,9 @@ def sort_indices(keys: pa.Table, sort: Sort) -> pa.Array:
     O(n log n) time; 8 bytes a row, and 8 more for float terms.
     """
     ordered = [_ordered(column) for column in keys.columns]
-    return pc.sort_indices(
+    return older_arrow.sort_indices(
         pa.table(ordered, names=keys.column_names),
-        sort_keys=[
+        [
             (
                 str(index),
                 "descending" if order.descending else "ascending",

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from tblctl.tableformat.keys.numbers import order_numbers
 from tblctl.tableformat.model.curve import PLACES_APART
+from tblctl.tableformat.older_arrow import search_sorted
 
 Numbers = npt.NDArray[np.uint64]
 
@@ -84,7 +84,7 @@ class Axis:
         numbers = order_numbers(values)
         found: Numbers
         if not isinstance(numbers, np.ndarray):
-            found = self._images[pc.search_sorted(self._bounds, _filled(numbers), side="right").to_numpy()]
+            found = self._images[search_sorted(self._bounds, _filled(numbers), "right")]
         elif len(self._bounds):
             found = self._looked_up(numbers)
         else:

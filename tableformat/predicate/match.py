@@ -32,6 +32,7 @@ from tblctl.tableformat.model.statistics import (
     ColumnStatistics,
     Described,
 )
+from tblctl.tableformat.older_arrow import search_sorted
 from tblctl.tableformat.predicate.leaf_tests import pattern_holds
 from tblctl.tableformat.predicate.nodes import (
     AllOf,
@@ -268,28 +269,11 @@ def _in(test: Test, view: _View) -> tuple[Bools, Bools]:
     """A block may hold a listed value unless the least one at or above its minimum is above its maximum."""
     values = test.values
     assert values is not None
-    index = _lower_bound(values, view.min)  # 0 if the minimum is unknown: then all listed values count
+    index = search_sorted(values, view.min)  # 0 if the minimum is unknown: then all listed values count
     candidate = values.take(pa.array(np.minimum(index, len(values) - 1)))
     outside = _known(pc.greater(candidate, view.max)) | (index == len(values))
     one_value = _known(pc.equal(view.min, view.max))
     return ~outside, ~one_value | outside
-
-
-def _lower_bound(values: pa.Array, needles: Bound) -> npt.NDArray[np.int64]:
-    """Return for each needle how many `values` (ascending) lie below it; 0 for a null. O((n + m) log m) or better."""
-    if pat.is_decimal(values.type):  # search_sorted has no kernel for decimals: sort both together instead
-        needles = needles.combine_chunks() if isinstance(needles, pa.ChunkedArray) else needles
-        both = pa.concat_arrays([needles, values])  # the sort is stable: equal needles stay in front
-        order = pc.sort_indices(both).to_numpy()
-        is_needle = order < len(needles)
-        index = np.zeros(len(needles), np.int64)
-        index[order[is_needle]] = np.cumsum(~is_needle)[is_needle]
-        index[_known(pc.is_null(needles))] = 0
-        return index
-    if pat.is_fixed_size_binary(values.type):
-        values, needles = values.cast(pa.binary()), needles.cast(pa.binary())
-    found = pc.fill_null(pc.search_sorted(values, needles), pa.scalar(0, pa.uint64()))
-    return np.asarray(found).astype(np.int64)
 
 
 def _prefix(test: Test, view: _View) -> tuple[Bools, Bools]:

@@ -6,6 +6,7 @@ import importlib.util
 import platform
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from tblctl.tableformat.errors import EngineError
 
 from .conftest import python
 
+ROOT = Path(__file__).resolve().parents[2]
 FIT = {
     "host": "node1",
     "python": platform.python_version(),
@@ -90,6 +92,33 @@ def test_what_differs_is_named_with_its_host_and_what_to_do(differs: dict[str, s
     assert "node1" not in str(caught.value)
     for advice in ("PYSPARK_PYTHON", "spark.archives", f"pyarrow {pa.__version__.split('.')[0]}"):
         assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "oldest"),
+    [
+        ("pyarrow", "22.0.0", "23"),
+        ("numpy", "1.26.4", "2"),
+        ("fsspec", "2025.2.0", "2025.3"),
+        ("xxhash", "3.4.1", "3.5"),
+    ],
+)
+def test_a_version_that_is_too_old_is_named_with_its_host_and_the_oldest_that_works(
+    name: str, found: str, oldest: str
+) -> None:
+    with pytest.raises(
+        EngineError, match=f"node2: {name} {found} is too old, tblctl needs {oldest} or newer"
+    ):
+        workers.require_fit([FIT, FIT | {"host": "node2", name: found}], zip_name="tblctl-1.zip")
+
+
+def test_the_oldest_versions_of_workers_are_those_of_the_package() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    for name, oldest in workers.NEEDED.items():
+        assert f"{name}>={oldest}," in " ".join(declared)
+        workers.require_fit(
+            [FIT | {name: oldest if name != "pyarrow" else FIT[name]}], zip_name="tblctl-1.zip"
+        )
 
 
 BARE_WORKERS = """

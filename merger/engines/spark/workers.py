@@ -13,8 +13,9 @@ from weakref import WeakKeyDictionary
 from tblctl.merger.engines.spark.shipping import Code, stored_zip
 from tblctl.tableformat.errors import EngineError, InternalError
 
-NEEDED = ("pyarrow", "numpy", "fsspec", "xxhash")
-"""Libraries that tasks import on workers, besides tblctl's code, which is sent to them."""
+NEEDED = {"pyarrow": "23", "numpy": "2", "fsspec": "2025.3", "xxhash": "3.5"}
+"""Libraries that tasks import on workers, besides tblctl's code, which is sent to them; each with the oldest version
+that works. `pyproject.toml` has them too."""
 
 _LOCK = threading.Lock()
 _PREPARED: WeakKeyDictionary[Any, Code] = WeakKeyDictionary()
@@ -102,7 +103,7 @@ def look_at_workers(session: Any, tasks: int) -> list[dict[str, str]]:
     """
     from pyspark.sql.functions import col, udf
 
-    look = udf(_look(NEEDED), "string", useArrow=False)
+    look = udf(_look(tuple(NEEDED)), "string", useArrow=False)
     try:
         rows = session.range(0, tasks, 1, tasks).select(look(col("id")).alias("found")).collect()
     except Exception as error:
@@ -118,7 +119,7 @@ def require_fit(found: list[dict[str, str]], *, zip_name: str) -> None:
     Raises:
         EngineError: it lists what is wrong, on which host, and what to do.
     """
-    expected = _look(NEEDED)
+    expected = _look(tuple(NEEDED))
     problems = {
         f"{worker['host']}: {problem}"
         for worker in found
@@ -132,6 +133,11 @@ def _problems(worker: dict[str, str], here: dict[str, str], zip_name: str) -> li
     problems = [
         f"{name} cannot be imported ({worker[name][2:]})" for name in NEEDED if worker[name].startswith("!")
     ]
+    problems += [
+        f"{name} {worker[name]} is too old, tblctl needs {oldest} or newer"
+        for name, oldest in NEEDED.items()
+        if not worker[name].startswith("!") and _numbers(worker[name]) < _numbers(oldest)
+    ]
     for name, parts in (("python", 2), ("pyarrow", 1)):
         found, wanted = (side[name].split(".")[:parts] for side in (worker, here))
         if found != wanted and not worker[name].startswith("!"):
@@ -139,6 +145,12 @@ def _problems(worker: dict[str, str], here: dict[str, str], zip_name: str) -> li
     if zip_name not in worker["tblctl"]:
         problems.append(f"tblctl comes from {worker['tblctl']}, expected the one that was sent, {zip_name}")
     return problems
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: 3 and 5 of `3.5rc1.dev0`."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(number) for number in found.group().split(".")) if found else ()
 
 
 def _look(names: tuple[str, ...]) -> Callable[[int], str]:

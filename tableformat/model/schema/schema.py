@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from tblctl.tableformat import older_arrow
 from tblctl.tableformat.errors import InvalidSchemaError, UnknownColumnError, UnsupportedTypeError
 from tblctl.tableformat.model.schema import as_json, changes
 from tblctl.tableformat.model.schema.field_ids import field_id, ids_in, numbered, plain_field
@@ -292,20 +293,24 @@ def _name_problems(schema: pa.Schema) -> list[str]:
         if pt.is_null(field.type) and not field.nullable
     ]
     return problems + [
-        f"{path}: a fixed_size_list inside a nullable field must be nullable itself, pyarrow cannot read it back"
-        for field in schema
-        for path in _unreadable_lists(field, field.name, hidden=False)
+        problem for field in schema for problem in _unreadable_lists(field, field.name, hidden=False)
     ]
 
 
 def _unreadable_lists(field: pa.Field, path: str, *, hidden: bool) -> Iterator[str]:
-    """Yield non-nullable fixed-size lists inside nullable fields.
+    """Yield what is wrong with non-nullable fixed-size lists inside nullable fields.
 
     pyarrow 26 writes them and then fails to read them: "Expected all lists to be of size=2 but index 1 had size=0".
+    Older ones cannot read those that may be null either.
     """
     is_fixed = bool(pt.is_fixed_size_list(field.type))
     if is_fixed and hidden and not field.nullable:
-        yield path
+        yield f"{path}: a fixed_size_list inside a nullable field must be nullable itself, pyarrow cannot read it back"
+    elif is_fixed and field.nullable and not older_arrow.READS_NULL_FIXED_SIZE_LISTS:
+        yield (
+            f"{path}: pyarrow {pa.__version__} cannot read back a fixed_size_list that may be null: "
+            "use list, or pyarrow 26"
+        )
     inside = (hidden or field.nullable) and (is_fixed or bool(pt.is_struct(field.type)))
     for child in child_fields(field.type):
         yield from _unreadable_lists(child, f"{path}.{child.name}", hidden=inside)

@@ -229,7 +229,7 @@ class _Predicate:
     def _negated(self, node: exp.Expr) -> Any:
         """Return the negation. NOT BETWEEN, NOT IN and IS NOT NULL come this way; only BETWEEN keeps Not."""
         child = self._condition(node.this)
-        return ~child if type(node.this) in (exp.In, exp.Is) else _make.Not(child)
+        return ~child if type(node.this) in (exp.In, exp.Is, exp.Like) else _make.Not(child)
 
     def _flag(self, node: exp.Expr) -> Any:
         leaf = self._leaf(node)
