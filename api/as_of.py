@@ -7,11 +7,17 @@ import re
 from collections.abc import Mapping
 
 from tblctl.tableformat.errors import InvalidOptionError, SnapshotNotFoundError
+from tblctl.tableformat.model.version_numbers import is_version_number
 from tblctl.tableformat.port import TablePort, VersionT
 
 AsOf = int | str | datetime.datetime | None
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def number_or_text(text: str) -> int | str:
+    """Return a sequence as a number, and any other name as it is; so a number that is too long for one."""
+    return int(text) if is_version_number(text) else text
 
 
 def version_as_of(port: TablePort[VersionT], as_of: AsOf, newest: VersionT | None = None) -> VersionT:

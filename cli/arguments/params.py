@@ -17,8 +17,6 @@ import tblctl
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-MOST_DIGITS = 19  # of a sequence, or of the id of an Iceberg snapshot
-
 
 def complete_folders(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
     """Let the shell complete the name of a folder."""
@@ -162,12 +160,9 @@ def read_as_of(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     """Parse `--as-of`. Digits are a sequence; the library distinguishes timestamps from tags."""
     if text is None:
         return None
+    from tblctl.as_of import number_or_text
+
     return number_or_text(text)
-
-
-def number_or_text(text: str) -> int | str:
-    """Return a sequence as a number, and any other name as it is; so a number that is too long for one."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else text
 
 
 def read_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str] | None:

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 import tblctl
-from tblctl.cli.arguments import params
 from tblctl.cli.show import render
 
 PICTURE = click.option(
@@ -35,7 +34,9 @@ def read_versions(text: str | None) -> Versions | None:
     names = [name.strip() for name in text.split(":")]
     if len(names) != 2 or not all(names):  # noqa: PLR2004
         raise click.BadParameter(f"{text!r} is not two versions such as 3:9 or before:after")
-    first, second = map(params.number_or_text, names)
+    from tblctl.as_of import number_or_text
+
+    first, second = map(number_or_text, names)
     return first, second
 
 

@@ -70,6 +70,8 @@ def plan_copies(
         for first, rows, number, block in _row_groups(inputs)
         if rows.is_copyable and least <= rows.rows <= group_rows and rows.stored_bytes <= most_bytes
     ]
+    if not found:  # as of files of other writers: then no row has to be looked at
+        return ()
     ends = np.cumsum(cuts)
     starts = _positions(order, np.array([first for first, *_ in found], dtype=order.dtype))
     copies = []

@@ -78,15 +78,18 @@ def order_rows(
     if io.file_bytes is not None:
         most_bytes = min(most_bytes, io.file_bytes // _COPIES_OF_FILE)
     group_rows = io.options.row_group_rows
+    # Each of these passes over all rows, and nothing else can go on before they are done: so they share the threads.
+    (at_once,) = threads.begin(lambda rows: _at_once(order, rows), [[item.rows for item in inputs]])
     copies = plan_copies(order, inputs, cuts, group_rows=group_rows, most_bytes=most_bytes)
+    ends = FileEnds(keys, order, copies, least=least_copied(group_rows)) if is_sized else None
     return MergeOrder(
         inputs=without_copied(inputs, copies),
         order=order,
         cuts=cuts,
-        ends=FileEnds(keys, order, copies, least=least_copied(group_rows)) if is_sized else None,
+        ends=ends,
         copies=copies,
         copied_ends=tuple(keys.take(pa.array(order[[copy.start, copy.stop - 1]])) for copy in copies),
-        at_once=_at_once(order, [item.rows for item in inputs]),
+        at_once=at_once.result(),
     )
 
 
@@ -97,7 +100,9 @@ def _at_once(order: np.ndarray, rows: Sequence[int]) -> int:
     marks[stops - rows] = 1
     marks[stops - 1] |= 2
     found = marks[order]
-    begun, ended = np.flatnonzero(found & 1), np.flatnonzero(found & 2)
+    places = np.flatnonzero(found)
+    found = found[places]
+    begun, ended = places[found & 1 > 0], places[found & 2 > 0]
     return int((np.arange(1, len(begun) + 1) - np.searchsorted(ended, begun)).max())
 
 

@@ -25,6 +25,7 @@ from tblctl.tableformat.iceberg.metadata_files import KeptFiles, MetadataFiles
 from tblctl.tableformat.iceberg.publish.summary import detail_of
 from tblctl.tableformat.iceberg.version import EMPTY, IcebergVersion, branches_of
 from tblctl.tableformat.model.snapshot import RECLUSTER, Summary
+from tblctl.tableformat.model.version_numbers import is_version_number
 from tblctl.tableformat.port import Checked, Garbage, Replacement, SortConflictError, VersionEntry
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.storage.file_cache import FileCache
@@ -46,8 +47,6 @@ MAIN = "main"
 
 PLANS = "tblctl.plans"
 """The table's property that says where pending plans are kept."""
-
-_ID_DIGITS = 19  # a snapshot's id has 63 bits
 
 
 class IcebergPort:
@@ -140,7 +139,7 @@ class IcebergPort:
     def version(self, id: str, *, newest: IcebergVersion | None = None) -> IcebergVersion:
         """Return the version of a snapshot's id."""
         base = newest or self.newest()
-        snapshot = base.metadata.snapshot_by_id(int(id)) if id.isdecimal() and len(id) <= _ID_DIGITS else None
+        snapshot = base.metadata.snapshot_by_id(int(id)) if is_version_number(id) else None
         if snapshot is None and not (id == EMPTY and base.snapshot is None):
             msg = f"{self._location} has no snapshot {id!r:.140}; `tblctl history` lists all"
             raise SnapshotNotFoundError(msg)
@@ -173,7 +172,7 @@ class IcebergPort:
         None did if the oldest one is the table's first, of sequence number 1. A parent says nothing: PyIceberg removes
         the ids of expired ones there, too.
         """
-        if len(id) <= _ID_DIGITS and newest.metadata.snapshot_by_id(int(id)) is not None:
+        if is_version_number(id) and newest.metadata.snapshot_by_id(int(id)) is not None:
             return True
         oldest = deque(_ancestry(newest.metadata, newest.snapshot), maxlen=1)
         return any(snapshot.sequence_number != 1 for snapshot in oldest)
@@ -407,7 +406,7 @@ def _summary(snapshot: Snapshot | None) -> Summary:
 
     def total(key: str) -> int | None:
         text = str(found.get(key, ""))
-        return int(text) if text.isdecimal() and len(text) <= _ID_DIGITS else None
+        return int(text) if is_version_number(text) else None
 
     def change(key: str) -> int:
         return total(key) or 0

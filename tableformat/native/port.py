@@ -25,6 +25,7 @@ from tblctl.tableformat.model.runs import run_numbers, runs_of_some
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.snapshot import Snapshot, Tombstone
 from tblctl.tableformat.model.statistics import NONE, BlockStatistics
+from tblctl.tableformat.model.version_numbers import is_version_number
 from tblctl.tableformat.native.log.alter import key_terms
 from tblctl.tableformat.native.log.head import load_readable, sequence_at
 from tblctl.tableformat.native.table import NativeTable
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 
 _FIGURES = ("level", "row_count", "size_bytes", "decoded_bytes")
 """Columns of segments that `Listing` has as numbers. No row of a block is deleted, so it stores `row_count` rows."""
-
-_SEQUENCE_DIGITS = 19
-"""A longer number is no sequence, and Python refuses to read one of thousands of digits."""
 
 
 class NativeVersion:
@@ -320,7 +318,7 @@ class NativePort:
 
     def parse_id(self, text: str) -> str | None:
         """Return a whole number as an id; None for other texts."""
-        return str(int(text)) if text.isdecimal() and len(text) <= _SEQUENCE_DIGITS else None
+        return str(int(text)) if is_version_number(text) else None
 
     def ever_had(self, id: str, *, newest: NativeVersion) -> bool:
         """Return whether there is a snapshot of that sequence, or was: sequences have no gaps."""

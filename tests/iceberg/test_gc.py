@@ -46,12 +46,14 @@ def age(path: Path, days: float) -> None:
     os.utime(path, (then, then))
 
 
-def left_behind(table: Table, *, days: float, uuid: str | None = None, folder: str = "data") -> Path:
-    """Leave a file of tblctl's that no snapshot names."""
+def left_behind(
+    table: Table, *, days: float, uuid: str | None = None, folder: str = "data", place: Path | None = None
+) -> Path:
+    """Leave a file of tblctl's that no snapshot names, in a folder of the table or in another place."""
     name = (
         f"tblctl-{uuid or table.metadata.table_uuid.hex}-l0-s000000000001-rab-{os.urandom(16).hex()}.parquet"
     )
-    path = folder_of(table) / folder / name
+    path = (place or folder_of(table) / folder) / name
     path.write_bytes(b"x" * 10)
     age(path, days)
     return path
@@ -83,6 +85,20 @@ def test_old_files_of_tblctl_that_no_snapshot_names_go(table: Table) -> None:
     assert done.snapshots_expired == ()
     assert sorted_ids(table) == [1, 2, 3, 4]
     assert opened.gc().objects_deleted == ()
+
+
+def test_files_of_other_tables_in_a_shared_data_path_stay(lake: Lake, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    properties = {"write.data.path": f"file://{shared}"}
+    tables = [lake.create(name, fields(id=LongType()), properties=properties) for name in ("t", "u")]
+    for made in tables:
+        append(made, id=[1, 2])
+    mine, other = (left_behind(made, days=2, place=shared) for made in tables)
+    before = set(shared.iterdir())
+    tblctl.from_iceberg(tables[0]).gc()
+    assert before - set(shared.iterdir()) == {mine}
+    assert other.exists()
+    assert sorted_ids(tables[1]) == [1, 2]
 
 
 def test_each_gc_proves_that_it_may_delete_by_the_same_names(table: Table) -> None:
