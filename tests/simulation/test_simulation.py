@@ -19,6 +19,7 @@ from simulation.history import SWITCH, Event, History, Script, Step, draw
 from simulation.model import Version, matches, normal
 from simulation.oracle import LAST_GC
 from simulation.policies import drawn_policies
+from simulation.recording import recorded
 from simulation.run import replay_command, run_history
 from simulation.shrink import shrink, signature
 from simulation.world import TRAITS, World
@@ -111,6 +112,28 @@ def test_a_fault_at_any_call_of_an_append_breaks_no_promise(kind):
         event = Event(actor=0, call=call, kind=kind, value=0.5)
         result = run_history(dataclasses.replace(history, events=(event,)))
         assert result.found is None, (event, result.found)
+
+
+@pytest.mark.parametrize("kind", ["crash after", "lost reply"])
+def test_an_import_that_is_interrupted_at_any_call_and_run_again_takes_each_file_once(kind):
+    files = [(number, [(10 * number, 1, 1.5, "a", 0)]) for number in (1, 2)]
+    deliver = ("deliver", {"files": files, "again": False})
+    history = _history([deliver, ("import", {"commit_bytes": 1, "recluster": False})])
+    calls = run_history(history).counts["requests"]
+    for call in range(1, calls + 1):
+        world = World(dataclasses.replace(history, events=(Event(actor=0, call=call, kind=kind),)))
+        world.run()  # it raises what is found; an import of all that arrived ends each history
+        delivered = {row[0] for file in world.lake.arrived() for row in world.lake.rows(file)}
+        assert world.oracle.versions[world.oracle.newest].rows.keys() == delivered
+
+
+def test_recorded_scans_are_in_the_log_until_a_gc_a_month_later():
+    scans = {"scans": [("id", "between", (5, 10_000))], "record": "on", "closes": True}
+    steps = [("append", APPEND), ("record", scans)]
+    for later, kept in (([], 1), ([("be away", {})], 0)):
+        world = World(_history([*steps, *later, ("gc", LAST_GC)]))
+        world.run()
+        assert len(list(recorded(world))) == kept
 
 
 def test_a_history_that_breaks_a_promise_is_cut_to_what_breaks_it(monkeypatch):
