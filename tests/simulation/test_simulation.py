@@ -114,19 +114,6 @@ def test_a_fault_at_any_call_of_an_append_breaks_no_promise(kind):
         assert result.found is None, (event, result.found)
 
 
-@pytest.mark.parametrize("kind", ["crash after", "lost reply"])
-def test_an_import_that_is_interrupted_at_any_call_and_run_again_takes_each_file_once(kind):
-    files = [(number, [(10 * number, 1, 1.5, "a", 0)]) for number in (1, 2)]
-    deliver = ("deliver", {"files": files, "again": False})
-    history = _history([deliver, ("import", {"commit_bytes": 1, "recluster": False})])
-    calls = run_history(history).counts["requests"]
-    for call in range(1, calls + 1):
-        world = World(dataclasses.replace(history, events=(Event(actor=0, call=call, kind=kind),)))
-        world.run()  # it raises what is found; an import of all that arrived ends each history
-        delivered = {row[0] for file in world.lake.arrived() for row in world.lake.rows(file)}
-        assert world.oracle.versions[world.oracle.newest].rows.keys() == delivered
-
-
 def test_recorded_scans_are_in_the_log_until_a_gc_a_month_later():
     scans = {"scans": [("id", "between", (5, 10_000))], "record": "on", "closes": True}
     steps = [("append", APPEND), ("record", scans)]
