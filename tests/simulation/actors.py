@@ -7,116 +7,32 @@ the model. `commits` says how many commits it makes if it succeeds.
 from __future__ import annotations
 
 import dataclasses
-import math
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from simulation.engine import PlayedEngine
+from simulation.lake import Deliver, Export, Import
 from simulation.model import OWN_COLUMNS, Version, sql
-from simulation.policies import SIDE_SORT, drawn_policies
-from tblctl.maintain.pending import PendingJob, execute
-from tblctl.maintain.recluster import recluster
-from tblctl.maintain.request import Request, make_plan
+from simulation.operation import Args, Draws, K, Operation, S, modelled
+from simulation.reclusters import (
+    CancelPlan,
+    CarryOut,
+    ExecutePending,
+    FollowLog,
+    MakePlan,
+    Recluster,
+    SchedulePlan,
+)
+from simulation.recording import BeAway, RecordScans
 from tblctl.tableformat.model.snapshot import Batch
 from tblctl.tableformat.native.write.staged_write import StagedWriter, joined
 
 if TYPE_CHECKING:
     from simulation.world import Actor, Run
-    from tblctl.tableformat.environment import Environment
 
-Args = Mapping[str, Any]
-
-_K = (None, -3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 20)
-_X = (None, -0.0, 0.0, 0.0, -0.0, 1.5, -2.5, 7.25, math.nan, math.inf)
-_S = (None, "", "a", "b", "é", "a" * 40)
 _KEYS = ("k", "x", "k, x", "s desc", "id", "bucket(4, id)", "truncate(1, s), k")
 CONDITIONS = "memory://simulation/conditions/cuts.sql"
 CURVES = ("hilbert(k, x)", "zorder(s, k, id)", "same")
 LAYOUTS = (*CURVES[:2], f"qdtree(file:{CONDITIONS}, min_rows=1)", *CURVES[2:])
-
-
-class Draws:
-    """Draws arguments; ids and names are used once in a history."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self._last = 0
-
-    def number(self) -> int:
-        self._last += 1
-        return self._last
-
-    def rows(self, most: int = 9) -> list[tuple[Any, ...]]:
-        """Return new rows: id, k, x, s, n."""
-        rng = self.rng
-        return [
-            (self.number(), rng.choice(_K), rng.choice(_X), rng.choice(_S), rng.randint(0, 3))
-            for _ in range(rng.randint(1, most))
-        ]
-
-    def condition(self) -> tuple[str, str, Any]:
-        """Return a condition that holds for few or for many rows."""
-        rng = self.rng
-        compare = rng.choice(["=", "!=", "<", "<=", ">", ">="])
-        low = rng.randint(0, self._last)
-        return rng.choice(
-            [
-                ("id", "between", (low, low + rng.randint(0, 6))),
-                ("k", compare, rng.choice([0, 3, 6, 9])),
-                ("x", compare, rng.choice([0.0, -0.0, 1.5])),
-                ("s", compare, rng.choice(["a", "b"])),
-                ("k", "is null", None),
-            ]
-        )
-
-
-class Operation:
-    """Something that an actor does; the base is one that commits once, and leaves the rows as they are."""
-
-    commits = "one"
-    """one: exactly one, and its number is returned; none; many: any number, also if it fails."""
-
-    def draw(self, draws: Draws) -> Args:
-        return {}
-
-    def run(self, actor: Actor, run: Run, args: Args) -> int | None:
-        """Carry it out; return the sequence of its commit, or None if there was nothing to do."""
-        raise NotImplementedError
-
-    def model(self, before: Version, run: Run, args: Args) -> Version:
-        """Return the version that its commit makes."""
-        return before
-
-
-def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    """Return rows as a table of a schema; added columns get values made from the id."""
-    columns = []
-    for column in schema:
-        if column.name in OWN_COLUMNS:
-            values = [row[OWN_COLUMNS.index(column.name)] for row in rows]
-        else:
-            values = [_added_value(column.name, row[0]) for row in rows]
-        columns.append(pa.array(values, column.type))
-    return pa.table(columns, schema=schema)
-
-
-def _added_value(name: str, key: int) -> str:
-    return f"{name}-{key}"
-
-
-def modelled(rows: Sequence[tuple[Any, ...]], names: Mapping[str, str]) -> dict[int, dict[str, Any]]:
-    """Return the rows of `table_of` as the model has them. `names`: uids of the schema's columns by their names."""
-    own = [dict(zip(OWN_COLUMNS, row, strict=True)) for row in rows]
-    return {
-        row["id"]: {
-            uid: row[name] if name in OWN_COLUMNS else _added_value(name, row["id"])
-            for name, uid in names.items()
-        }
-        for row in own
-    }
 
 
 class Append(Operation):
@@ -160,7 +76,7 @@ class Update(Operation):
     def draw(self, draws: Draws) -> Args:
         rng = draws.rng
         column = rng.choice(["k", "x", "s", "n"])
-        choices = {"k": _K, "x": (None, -0.0, 0.0, 9.5), "s": (*_S, f"u{draws.number()}"), "n": (5, None)}
+        choices = {"k": K, "x": (None, -0.0, 0.0, 9.5), "s": (*S, f"u{draws.number()}"), "n": (5, None)}
         return {"column": column, "value": rng.choice(choices[column]), "where": draws.condition()}
 
     def run(self, actor: Actor, run: Run, args: Args) -> int | None:
@@ -220,138 +136,6 @@ class StreamBatch(Stage):
 
     def draw(self, draws: Draws) -> Args:
         return {**super().draw(draws), "everything": False, "stream": draws.number()}
-
-
-class Recluster(Operation):
-    commits = "many"
-
-    def draw(self, draws: Draws) -> Args:
-        rng = draws.rng
-        names = drawn_policies()
-        return {
-            "policy": rng.choice([*names, SIDE_SORT.name]),
-            "final": rng.random() < 0.3,
-            "where": draws.condition() if rng.random() < 0.2 else None,
-            "commit_every": rng.choice([None, None, 1]),
-            "twice": rng.choice([0.0, 0.0, 0.5]),
-        }
-
-    def run(self, actor: Actor, run: Run, args: Args) -> int | None:
-        request = _request(args)
-        outcome = recluster(actor.table._port, request, lambda _plan: _engine(actor, args))
-        run.commits_reported = outcome.commits
-        return None
-
-
-class MakePlan(Operation):
-    """Plan, and keep the plan for `CarryOut`."""
-
-    commits = "none"
-
-    def draw(self, draws: Draws) -> Args:
-        return Recluster().draw(draws)
-
-    def run(self, actor: Actor, run: Run, args: Args) -> int | None:
-        version = actor.table._port.newest()
-        actor.plan = make_plan(version, _request(args), env=actor.env)
-        return None
-
-
-class CarryOut(Operation):
-    """Carry out the plan that was made last, however long ago."""
-
-    commits = "many"
-
-    def draw(self, draws: Draws) -> Args:
-        return {"twice": 0.0, "commit_every": draws.rng.choice([None, 1])}
-
-    def run(self, actor: Actor, run: Run, args: Args) -> int | None:
-        if actor.plan is None:
-            return None
-        request = Request.of(
-            policy=None, condition=lambda _schema: None, options=None, commit_every=args["commit_every"]
-        )
-        outcome = recluster(actor.table._port, request, lambda _plan: _engine(actor, args), plan=actor.plan)
-        run.commits_reported = outcome.commits
-        return None
-
-
-class SchedulePlan(Operation):
-    """Keep a plan with the table, for `ExecutePending` of whoever."""
-
-    commits = "none"
-
-    def draw(self, draws: Draws) -> Args:
-        return {**Recluster().draw(draws), "expires": draws.rng.choice([1, 60, 3600, 86400])}
-
-    def run(self, actor: Actor, run: Run, args: Args) -> int | None:
-        policy = SIDE_SORT if args["policy"] == SIDE_SORT.name else args["policy"]
-        options = {"threshold": 1} if args["policy"] == "levels" else None
-        actor.table.schedule(policy, sql(args["where"]), options, expires=args["expires"])
-        return None
-
-
-class ExecutePending(Operation):
-    """Execute the oldest pending plan, or any: group by group, or many at once, or taking them from others too soon."""
-
-    commits = "many"
-
-    def draw(self, draws: Draws) -> Args:
-        rng = draws.rng
-        return {
-            "any": rng.random() < 0.3,
-            "twice": 0.0,
-            "claim_seconds": rng.choice([0.0, 30.0, 1800.0]),
-            "claim_bytes": rng.choice([0, 0, 2**30]),
-        }
-
-    def run(self, actor: Actor, run: Run, args: Args) -> int | None:
-        plans = actor.table._plans(None)
-        chosen = _any_plan(actor) if args["any"] else None
-        request = Request.of(policy=None, condition=lambda _schema: None, options=None)
-        job = PendingJob(
-            port=actor.table._port,
-            plans=plans,
-            request=request,
-            engine=lambda _plan: _engine(actor, args),
-            claim_seconds=args["claim_seconds"],
-            claim_bytes=args["claim_bytes"],
-        )
-        run.commits_reported = execute(job, chosen).commits
-        return None
-
-
-class CancelPlan(Operation):
-    commits = "none"
-
-    def run(self, actor: Actor, run: Run, args: Args) -> int | None:
-        chosen = _any_plan(actor)
-        if chosen is not None:
-            actor.table.cancel_plan(chosen)
-        return None
-
-
-def _any_plan(actor: Actor) -> str | None:
-    found = [item.id for item in actor.table.pending_plans()]
-    return found[int(actor.env.random() * len(found))] if found else None
-
-
-def _request(args: Args) -> Request:
-    from tblctl.conditions import resolved
-
-    policy = SIDE_SORT if args["policy"] == SIDE_SORT.name else args["policy"]
-    return Request.of(
-        policy=policy,
-        condition=lambda schema: resolved(sql(args["where"]), schema),
-        options={"threshold": 1} if policy == "levels" else None,
-        final=args["final"],
-        commit_every=args["commit_every"],
-    )
-
-
-def _engine(actor: Actor, args: Args) -> PlayedEngine:
-    env: Environment = actor.env
-    return PlayedEngine(run_twice=lambda: env.random() < args["twice"])
 
 
 class AddColumn(Operation):
@@ -519,6 +303,7 @@ OPERATIONS: dict[str, Operation] = {
     "stage": Stage(),
     "stream": StreamBatch(),
     "recluster": Recluster(),
+    "follow log": FollowLog(),
     "plan": MakePlan(),
     "carry out": CarryOut(),
     "schedule": SchedulePlan(),
@@ -536,6 +321,11 @@ OPERATIONS: dict[str, Operation] = {
     "untag": DeleteTag(),
     "read": Read(),
     "travel": TimeTravel(),
+    "record": RecordScans(),
+    "be away": BeAway(),
+    "deliver": Deliver(),
+    "import": Import(),
+    "export": Export(),
     "reset clock": ResetClock(),
 }
 
@@ -558,5 +348,10 @@ ACTORS: dict[str, Sequence[Sequence[str]]] = {
     "tagger": [["tag"], ["tag"], ["untag"]],
     "reader": [["read"]],
     "traveller": [["travel"]],
+    "recording reader": [["record"], ["record"], ["record", "be away", "gc"]],
+    "analyst": [["record", "follow log"], ["record", "schedule"]],
+    "producer": [["deliver"]],
+    "importer": [["deliver", "import"], ["deliver", "import"], ["import"]],
+    "exporter": [["export"]],
 }
 """What each actor does: it draws one of its sequences of operations after the other."""

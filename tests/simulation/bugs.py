@@ -23,6 +23,7 @@ from simulation import actors, engine
 from simulation.formats import FORMATS
 from simulation.history import History
 from simulation.run import run_history
+from tblctl import importing
 from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError
 from tblctl.tableformat.model.snapshot import Snapshot
@@ -31,9 +32,11 @@ from tblctl.tableformat.native.log import alter, commit, edit_applier, head, seg
 from tblctl.tableformat.native.read import handed_out
 from tblctl.tableformat.native.upkeep import gc
 from tblctl.tableformat.native.write import dml, write_planner
+from tblctl.tableformat.native.write.taken_before import TakenBefore
 from tblctl.tableformat.parquet import opened, sealed
 from tblctl.tableformat.parquet import statistics as column_statistics
 from tblctl.tableformat.port import BlocksReplacedError
+from tblctl.tableformat.workload import writer
 
 Patches = Callable[[], list[Any]]
 TESTS = Path(__file__).parents[1]
@@ -307,6 +310,28 @@ def _claims_outlive_their_plans() -> list[Any]:
     return [_replaced(gc, "claim_of", lambda _name: None)]
 
 
+def _lists_forgotten() -> list[Any]:
+    nothing = importing._Known()
+    return [_replaced(importing, "_known_of", lambda *_, **__: nothing), *_lists_not_compared()]
+
+
+def _lists_not_compared() -> list[Any]:
+    return [_replaced(TakenBefore, "has_any", lambda *_: False)]
+
+
+def _logs_go_at_once() -> list[Any]:
+    return [_replaced(gc, "KEEP_SECONDS", 0.0)]
+
+
+def _logs_written_again() -> list[Any]:
+    def write(self: Any, batch: Any, lost: int) -> None:
+        real(self, batch, lost)
+        real(self, batch, lost)
+
+    real = writer.LogWriter._write
+    return [_replaced(writer.LogWriter, "_write", write)]
+
+
 BUGS: dict[str, Bug] = {
     "live plans are garbage": Bug(
         what="gc deletes pending plans that have not expired",
@@ -434,6 +459,26 @@ BUGS: dict[str, Bug] = {
         what="a block of which some rows match counts as one of which all do",
         patches=_half_is_whole,
         roles=("deleter",),
+    ),
+    "lists forgotten": Bug(
+        what="an import does not look up which files were taken",
+        patches=_lists_forgotten,
+        roles=("importer", "importer"),
+    ),
+    "lists not compared": Bug(
+        what="an import does not look whether another one took its files meanwhile",
+        patches=_lists_not_compared,
+        roles=("importer", "importer", "importer", "producer"),
+    ),
+    "logs go at once": Bug(
+        what="gc deletes logs of queries of any age",
+        patches=_logs_go_at_once,
+        roles=("recording reader", "gc", "gc"),
+    ),
+    "logs written again": Bug(
+        what="queries are recorded twice",
+        patches=_logs_written_again,
+        roles=("recording reader",),
     ),
     "gc unaware": Bug(
         what="what another gc removed meanwhile counts as damage",

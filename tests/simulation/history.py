@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simulation.actors import ACTORS, LAYOUTS, OPERATIONS, Draws
+from simulation.actors import ACTORS, LAYOUTS, OPERATIONS
 from simulation.faults import FAULTS
+from simulation.operation import Draws
 
 SWITCH, PAUSE, JUMP = "switch", "pause", "jump"
 """Events that are no faults: another actor's turn, a pause of an actor, and a jump of its clock, both in seconds."""
@@ -144,7 +145,9 @@ def draw(
         cluster_by=rng.choice(["k", "k", "k, x", "x", LAYOUTS[0], LAYOUTS[2]]),
         scripts=tuple(scripts),
         events=tuple(events),
-        traits=frozenset(rng.choice([(), (), (), ("reclusters inline",), ("leaves plans",)])),
+        traits=frozenset(
+            rng.choice([(), (), (), ("reclusters inline",), ("leaves plans",), ("records scans",)])
+        ),
     )
 
 

@@ -29,11 +29,13 @@ class Version:
         names: the name of each column, by its uid, in the order of the schema.
         rows: by id.
         tags: sequences by name.
+        taken: the imported files that it has (`lake.File`).
     """
 
     names: Mapping[str, str] = field(default_factory=lambda: {name: name for name in OWN_COLUMNS})
     rows: Mapping[int, Row] = field(default_factory=dict)
     tags: Mapping[str, int] = field(default_factory=dict)
+    taken: frozenset[tuple[str, int, int]] = frozenset()
 
     def with_rows(self, rows: Mapping[int, Row]) -> Version:
         return dataclasses.replace(self, rows=rows)

@@ -35,10 +35,10 @@ class Reason:
     holds: Callable[[Run], bool]
 
 
-_ROWS = frozenset({"append", "overwrite", "delete", "update", "stage", "stream"})
+_ROWS = frozenset({"append", "overwrite", "delete", "update", "stage", "stream", "import"})
 _SCHEMA = frozenset({"add column", "rename column", "drop column", "widen column"})
-_READS = frozenset({"read", "travel", "plan", "schedule", "cancel"})
-_RECLUSTERS = frozenset({"recluster", "plan", "carry out", "schedule", "execute"})
+_READS = frozenset({"read", "travel", "plan", "schedule", "cancel", "record", "export"})
+_RECLUSTERS = frozenset({"recluster", "follow log", "plan", "carry out", "schedule", "execute"})
 _NAMES_A_VERSION = frozenset({"travel", "rollback", "tag", "untag"})
 
 
@@ -121,6 +121,26 @@ REASONS = (
         error=InvalidDataError,
         why="all pending plans have expired",
         holds=lambda run: run.name == "execute",
+    ),
+    Reason(
+        error=InvalidOptionError,
+        why="the table has no log of queries, and none are handed in",
+        holds=lambda run: run.step.args.get("policy") == "workload" and run.step.args["workload"] is None,
+    ),
+    Reason(
+        error=InvalidOptionError,
+        why="nothing has arrived",
+        holds=lambda run: run.name == "import" and not run.notes["arrived"],
+    ),
+    Reason(
+        error=InvalidDataError,
+        why="a file was written again while it was read",
+        holds=lambda run: run.name == "import" and run.world.lake.writes > run.notes["writes"],
+    ),
+    Reason(
+        error=InvalidOptionError,
+        why="there is an export already",
+        holds=lambda run: run.name == "export" and not run.step.args["overwrite"],
     ),
     Reason(
         error=InvalidKeyError,

@@ -5,9 +5,10 @@ Every request of an actor is a turn: `Requests.around` decides when it happens, 
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -197,8 +198,53 @@ class StoreBackend:
             return None
 
 
-def storage_of(store: Store, requests: Requests, *, disk: bool) -> Storage:
-    """Return a `Storage` over the store for one actor."""
-    storage = Storage(URL)
-    storage._backend = StoreBackend(store, requests, disk=disk)
-    return storage
+class FolderBackend(StoreBackend):
+    """The objects of a store below a folder, which ends with a slash, or is empty."""
+
+    def __init__(self, store: Store, requests: Requests, folder: str) -> None:
+        super().__init__(store, requests, disk=False)
+        self._folder = folder
+
+    def read(self, name: str) -> bytes:
+        return super().read(self._folder + name)
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:
+        super().write(self._folder + name, data)
+
+    def create(self, name: str, data: bytes | pa.Buffer) -> bool:
+        return super().create(self._folder + name, data)
+
+    def delete(self, names: Sequence[str]) -> None:
+        super().delete([self._folder + name for name in names])
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        for item in super().list(self._folder + prefix):
+            yield dataclasses.replace(item, name=item.name.removeprefix(self._folder))
+
+    def modified(self, names: Sequence[str]) -> list[float | None]:
+        return super().modified([self._folder + name for name in names])
+
+    def is_empty(self) -> bool:
+        return next(self.list(""), None) is None
+
+    def open_input(self, name: str, size_bytes: int | None) -> pa.NativeFile:
+        return super().open_input(self._folder + name, size_bytes)
+
+
+class PlacedStorage(Storage):
+    """Storage of one actor, which finds others of it."""
+
+    def __init__(self, url: str, backend: StoreBackend, place_of: Callable[[str], Storage | None]) -> None:
+        super().__init__(url)
+        self._backend = backend
+        self._place_of = place_of
+
+    def elsewhere(self, url: str, more: Mapping[str, Any] | None = None) -> Storage:
+        return self._place_of(url) or super().elsewhere(url, more)
+
+
+def storage_of(
+    store: Store, requests: Requests, *, disk: bool, place_of: Callable[[str], Storage | None]
+) -> Storage:
+    """Return a `Storage` over the store for one actor. `place_of` returns those at other URLs that it has."""
+    return PlacedStorage(URL, StoreBackend(store, requests, disk=disk), place_of)

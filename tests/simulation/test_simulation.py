@@ -19,6 +19,7 @@ from simulation.history import SWITCH, Event, History, Script, Step, draw
 from simulation.model import Version, matches, normal
 from simulation.oracle import LAST_GC
 from simulation.policies import drawn_policies
+from simulation.recording import recorded
 from simulation.run import replay_command, run_history
 from simulation.shrink import shrink, signature
 from simulation.world import TRAITS, World
@@ -111,6 +112,15 @@ def test_a_fault_at_any_call_of_an_append_breaks_no_promise(kind):
         event = Event(actor=0, call=call, kind=kind, value=0.5)
         result = run_history(dataclasses.replace(history, events=(event,)))
         assert result.found is None, (event, result.found)
+
+
+def test_recorded_scans_are_in_the_log_until_a_gc_a_month_later():
+    scans = {"scans": [("id", "between", (5, 10_000))], "record": "on", "closes": True}
+    steps = [("append", APPEND), ("record", scans)]
+    for later, kept in (([], 1), ([("be away", {})], 0)):
+        world = World(_history([*steps, *later, ("gc", LAST_GC)]))
+        world.run()
+        assert len(list(recorded(world))) == kept
 
 
 def test_a_history_that_breaks_a_promise_is_cut_to_what_breaks_it(monkeypatch):

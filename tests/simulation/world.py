@@ -22,12 +22,15 @@ from unittest import mock
 import pyarrow as pa
 
 import tblctl
-from simulation.actors import CONDITIONS, OPERATIONS, table_of
+from simulation.actors import CONDITIONS, OPERATIONS
 from simulation.engine import PlayedEngine
 from simulation.faults import DECISIVE, FAULTS, Fault, Killed, flipped
 from simulation.history import JUMP, PAUSE, SWITCH, Event, History, Script, Step
+from simulation.lake import Lake, imports_of, place_of
 from simulation.model import SCHEMA
+from simulation.operation import table_of
 from simulation.oracle import Broken, Oracle
+from simulation.recording import recording_of
 from simulation.store import Store, storage_of
 from tblctl.as_of import version_as_of
 from tblctl.selector.plan import Plan
@@ -37,6 +40,7 @@ from tblctl.tableformat.native.log.clock import MOST_SKEW_SECONDS
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.native.write.input_rows import InputRows
 from tblctl.tableformat.storage import Storage
+from tblctl.tableformat.workload.writer import LogWriter
 
 START_SECONDS = 1_800_000_000.0
 CALL_SECONDS = 0.002
@@ -44,9 +48,10 @@ OPTIONS = {"block_rows": 4, "row_group_rows": 2}
 TRAITS: Mapping[str, Mapping[str, Any]] = {
     "reclusters inline": {"recluster.mode": "inline", "recluster.every": 2},
     "leaves plans": {"recluster.mode": "schedule", "recluster.every": 2},
+    "records scans": {"recluster.record": "on"},
 }
 """Options of some histories' tables. (Work in the background would be a thread that takes no turns.)"""
-_STREAM_TRIES = 3
+_TRIES = {"stream": 3, "import": 3}
 _MOST_CALLS = 20_000  # of all actors: a history that takes more does not end
 _RESTART_SECONDS = 5.0
 _HANG_SECONDS = 120  # without a request
@@ -177,7 +182,13 @@ class Actor:
         self.is_dead = False
         self._failing = 0
         self._flipping = None
-        storage = storage_of(self.world.store, self, disk=self.world.history.disk)
+        self.writers: dict[Any, LogWriter] = {}
+        storage = storage_of(
+            self.world.store,
+            self,
+            disk=self.world.history.disk,
+            place_of=lambda url: place_of(self, url),
+        )
         self.table = tblctl.Table(NativeTable(storage, self.env))
 
     def pinned(self, sequence: int) -> tblctl.Table:
@@ -272,6 +283,7 @@ class Actor:
 
     def live(self) -> None:
         """Carry out the script, turn by turn; the thread's function."""
+        self.world.local.actor = self
         self.gate.acquire()
         try:
             for step in self.script.steps:
@@ -290,8 +302,8 @@ class Actor:
             self.world.leave(self)
 
     def _carry_out(self, step: Step) -> None:
-        """Carry out an operation; a batch of a stream until it is surely committed."""
-        for _ in range(_STREAM_TRIES if step.operation == "stream" else 1):
+        """Carry out an operation; a batch of a stream, and an import, until it is surely committed."""
+        for _ in range(_TRIES.get(step.operation, 1)):
             run = self.attempt(step)
             if run.error is None and not run.is_killed:
                 return
@@ -389,11 +401,13 @@ class World:
 
     def __init__(self, history: History) -> None:
         self.history = history
+        self.local = threading.local()
         self.seconds = START_SECONDS
         self.oracle = self.oracle_class(self)
         self.store = Store(
             now=lambda: self.seconds, step_seconds=0.01 if history.disk else 1.0, watcher=self.oracle
         )
+        self.lake = Lake(lambda: self.seconds, self.store.step_seconds)
         self.uids = {name: name for name in self.oracle.versions[1].names}
         self.counts: Counter[str] = Counter()
         self.runs: list[Run] = []
@@ -416,7 +430,7 @@ class World:
             Broken: a promise was broken.
             Exception: the product raised what is no error of its own.
         """
-        with inline_pools():
+        with inline_pools(), imports_of(self), recording_of(self):
             self.create_table()
             threads = [threading.Thread(target=actor.live, daemon=True) for actor in self.actors]
             for thread in threads:
@@ -431,6 +445,12 @@ class World:
             self.seconds = max(self.seconds, self.store.last_late_seconds) + 1.0
             self.store.settle()
             self.oracle.judge_end()
+
+    @property
+    def acting(self) -> Actor:
+        """The actor whose thread this is."""
+        found: Actor = getattr(self.local, "actor", self.janitor)
+        return found
 
     def create_table(self) -> None:
         options = dict(OPTIONS)

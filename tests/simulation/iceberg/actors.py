@@ -22,11 +22,22 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import LongType, StringType
 
-from simulation.actors import _KEYS, CURVES, Args, Draws, Operation, _engine, _request, modelled, table_of
+from simulation.actors import _KEYS, CURVES
 from simulation.iceberg.catalog import COMMIT
 from simulation.iceberg.files import uid_of
 from simulation.model import OWN_COLUMNS, Version
+from simulation.operation import Args, Draws, Operation, modelled, table_of
 from simulation.policies import drawn_policies
+from simulation.reclusters import (
+    cancel_any,
+    drawn_workload,
+    engine_of,
+    execute_pending,
+    pending_draw,
+    request_of,
+    schedule,
+)
+from tblctl.iceberg import IcebergTable
 from tblctl.maintain.recluster import recluster
 from tblctl.maintain.request import Request, make_plan
 from tblctl.tableformat.errors import TblctlError
@@ -43,9 +54,17 @@ class EngineError(TblctlError):
     """Another engine failed: its own error is the cause."""
 
 
+PLANS = "memory://simulation/plans"
+
+
 def is_ours(name: str) -> bool:
     """Return whether an object is tblctl's, by its name."""
-    return name.rpartition("/")[2].startswith("tblctl-")
+    return name.rpartition("/")[2].startswith("tblctl-") or is_of_plans(name)
+
+
+def is_of_plans(name: str) -> bool:
+    """Return whether an object is in the folder of pending plans."""
+    return name.startswith("plans/")
 
 
 def ids_between(low: int, high: int) -> And:
@@ -384,18 +403,23 @@ class Ours(IcebergOperation):
 class Recluster(Ours):
     def draw(self, draws: Draws) -> Args:
         rng = draws.rng
+        policy = rng.choice(drawn_policies())
+        follows = (
+            policy == "workload" and rng.random() < 0.8
+        )  # it is refused beside a key, if a group is worth it
         return {
-            "policy": rng.choice(drawn_policies()),
-            "key": rng.choice([*_KEYS, *CURVES, None]),
+            "policy": policy,
+            "key": None if follows else rng.choice([*_KEYS, *CURVES, None]),
             "final": rng.random() < 0.3,
             "where": draws.condition() if rng.random() < 0.2 else None,
             "commit_every": rng.choice([None, None, 1]),
             "twice": rng.choice([0.0, 0.0, 0.5]),
+            "workload": drawn_workload(draws),
         }
 
     def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
         port = _clustered(actor, args["key"])
-        outcome = recluster(port, _request(args), lambda _plan: _engine(actor, args))
+        outcome = recluster(port, request_of(args), lambda _plan: engine_of(actor, args))
         run.commits_reported = outcome.commits
 
 
@@ -408,9 +432,9 @@ class ReclusterSlowly(Recluster):
     def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
         def after_minutes(_plan: Any) -> Any:
             actor.sleep(400.0)
-            return _engine(actor, args)
+            return engine_of(actor, args)
 
-        outcome = recluster(_clustered(actor, args["key"]), _request(args), after_minutes)
+        outcome = recluster(_clustered(actor, args["key"]), request_of(args), after_minutes)
         run.commits_reported = outcome.commits
 
 
@@ -429,7 +453,7 @@ class MakePlan(Recluster):
     def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
         port = _clustered(actor, args["key"])
         actor.planned_key = args["key"]
-        actor.plan = make_plan(port.newest(), _request(args), env=actor.env)
+        actor.plan = make_plan(port.newest(), request_of(args), env=actor.env, port=port)
 
 
 class CarryOut(Ours):
@@ -445,8 +469,33 @@ class CarryOut(Ours):
             policy=None, condition=lambda _schema: None, options=None, commit_every=args["commit_every"]
         )
         port = _clustered(actor, actor.planned_key)
-        outcome = recluster(port, request, lambda _plan: _engine(actor, args), plan=actor.plan)
+        outcome = recluster(port, request, lambda _plan: engine_of(actor, args), plan=actor.plan)
         run.commits_reported = outcome.commits
+
+
+class SchedulePlan(Recluster):
+    """Keep a plan in a folder, for `ExecutePending` of whoever."""
+
+    def draw(self, draws: Draws) -> Args:
+        return {**super().draw(draws), "expires": draws.rng.choice([60, 3600, 86400])}
+
+    def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
+        schedule(IcebergTable(_clustered(actor, args["key"])), args, plans_at=PLANS)
+
+
+class ExecutePending(Ours):
+    """Execute the oldest pending plan, or any; see the native one."""
+
+    def draw(self, draws: Draws) -> Args:
+        return pending_draw(draws)
+
+    def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
+        run.commits_reported = execute_pending(IcebergTable(actor.port), actor, args, plans_at=PLANS)
+
+
+class CancelPlan(Ours):
+    def run(self, actor: IcebergActor, run: Run, args: Args) -> None:  # type: ignore[override]
+        cancel_any(IcebergTable(actor.port), actor, plans_at=PLANS)
 
 
 class CollectGarbage(Ours):
@@ -499,6 +548,9 @@ ICEBERG_OPERATIONS: Mapping[str, IcebergOperation] = {
     "recluster slowly": ReclusterSlowly(),
     "plan": MakePlan(),
     "carry out": CarryOut(),
+    "schedule": SchedulePlan(),
+    "execute": ExecutePending(),
+    "cancel": CancelPlan(),
     "gc": CollectGarbage(),
     "gc slowly": CollectSlowly(),
 }
@@ -520,6 +572,8 @@ ICEBERG_ACTORS: Mapping[str, Sequence[Sequence[str]]] = {
     "reclusterer": [["recluster"]],
     "reclusterer again": [["recluster"]],
     "plan executor": [["plan", "carry out"]],
+    "scheduler": [["schedule"], ["schedule", "execute"], ["schedule", "cancel"]],
+    "executor of pending plans": [["execute"], ["schedule", "execute"]],
     "gc": [["gc"]],
 }
 """What each actor does: it draws one of its sequences of operations after the other."""

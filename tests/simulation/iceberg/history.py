@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from simulation.actors import Draws
 from simulation.history import (
     _JUMPS,
     _RESTS,
@@ -23,6 +22,7 @@ from simulation.history import (
 )
 from simulation.iceberg.actors import ICEBERG_ACTORS, ICEBERG_OPERATIONS, RESTS, SEARCHERS
 from simulation.iceberg.faults import ICEBERG_FAULTS
+from simulation.operation import Draws
 
 _PAUSES = (0.05, 0.9, 2.0, 30.0, 400.0, 4000.0, 20_000.0)
 """Seconds. Nothing can stop a commit that was paused for half a day between its last look at its files and the

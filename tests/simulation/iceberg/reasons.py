@@ -11,6 +11,7 @@ from simulation.reasons import Reason
 from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
+    InvalidDataError,
     InvalidKeyError,
     InvalidOptionError,
     ObjectNotFoundError,
@@ -107,6 +108,26 @@ REASONS = (
         error=InvalidKeyError,
         why="there are no rows to take the boundaries of a curve from, or no curve to renew",
         holds=lambda run: run.step.args.get("key", run.actor.planned_key) in CURVES,
+    ),
+    Reason(
+        error=InvalidOptionError,
+        why="the table has no log of queries, and none are handed in",
+        holds=lambda run: run.step.args.get("policy") == "workload" and run.step.args["workload"] is None,
+    ),
+    Reason(
+        error=InvalidOptionError,
+        why="a key is given, and the policy chooses another one: rows have one order only",
+        holds=lambda run: run.step.args.get("policy") == "workload" and run.step.args["key"] is not None,
+    ),
+    Reason(
+        error=InvalidOptionError,
+        why="another actor executed or cancelled the plan, it expired, or the table was recreated",
+        holds=lambda run: run.name in ("execute", "cancel"),
+    ),
+    Reason(
+        error=InvalidDataError,
+        why="no pending plan can be executed, or no plan was ever kept",
+        holds=lambda run: run.name in ("execute", "cancel"),
     ),
     Reason(
         error=InvalidOptionError,

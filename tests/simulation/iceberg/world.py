@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import random
-import threading
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -29,12 +28,12 @@ from simulation.iceberg.files import Files
 from simulation.iceberg.oracle import IcebergOracle
 from simulation.iceberg.pointers import PROPERTIES as POINTER_PROPERTIES
 from simulation.iceberg.pointers import PointerClient
-from simulation.store import StoreBackend
+from simulation.store import FolderBackend
 from simulation.world import Actor, InlinePool, World
 from tblctl.tableformat.iceberg.catalog import TableLoader
 from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.iceberg.port import IcebergPort
-from tblctl.tableformat.storage import ObjectInfo, Storage
+from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
     from simulation.history import History
@@ -53,22 +52,6 @@ _FIELDS = (
 )
 
 
-class _Backend(StoreBackend):
-    """The objects below a folder of the store."""
-
-    def __init__(self, store: Any, requests: Any, folder: str) -> None:
-        super().__init__(store, requests, disk=False)
-        self._folder = folder
-
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        for item in super().list(self._folder + prefix):
-            yield ObjectInfo(
-                name=item.name.removeprefix(self._folder),
-                size_bytes=item.size_bytes,
-                modified_seconds=item.modified_seconds,
-            )
-
-
 class _Storage(Storage):
     """The storage of data files, for whichever actor's turn it is."""
 
@@ -77,7 +60,7 @@ class _Storage(Storage):
     def __init__(self, url: str, options: Any = None) -> None:
         super().__init__(url, options)
         folder = f"{url}/".removeprefix(ROOT)
-        self._backend = _Backend(self.world.store, self.world.acting, folder)
+        self._backend = FolderBackend(self.world.store, self.world.acting, folder)
 
     def elsewhere(self, url: str, more: Any = None) -> Storage:
         return type(self)(url)
@@ -104,10 +87,6 @@ class IcebergActor(Actor):
         """Return the table as an engine loads it."""
         return self.engine.load_table(NAME)
 
-    def live(self) -> None:
-        self.world.local.actor = self
-        super().live()
-
 
 class IcebergWorld(World):
     """See the module. `hides_history`: the catalog shows the newest snapshot alone, as Nessie does.
@@ -123,7 +102,6 @@ class IcebergWorld(World):
     decisive = frozenset({COMMIT, "delete"})
 
     def __init__(self, history: History) -> None:
-        self.local = threading.local()
         self._names = random.Random(f"{history.seed} names")
         super().__init__(history)
 
@@ -145,12 +123,6 @@ class IcebergWorld(World):
     def may_hide(self) -> bool:
         """Whether the catalog may look as if it did: a trimmed log, and one snapshot after the others expired."""
         return bool(self.history.traits & {"hides", "trims"})
-
-    @property
-    def acting(self) -> IcebergActor:
-        """The actor whose thread this is."""
-        found: IcebergActor = getattr(self.local, "actor", self.janitor)
-        return found
 
     def run(self) -> None:
         with self._patched(), warnings.catch_warnings():
