@@ -19,6 +19,7 @@ from tblctl import errors
 from tblctl.cli.main import application
 from tblctl.tableformat.iceberg.upkeep import collect
 from tests.iceberg.lake import Lake, append, fields, rewrite_metadata
+from tests.iceberg.leftovers import named_files
 from tests.iceberg.position_deletes import delete_rows, folder_of
 from tests.iceberg.replacing import data_files, port_of, replacement_of, sorted_ids
 
@@ -282,6 +283,31 @@ def test_a_commit_meanwhile_ends_the_expiry(table: Table, monkeypatch: pytest.Mo
     with pytest.raises(errors.ConflictError, match="another writer"):
         tblctl.from_iceberg(table).gc(expire_older_than=0)
     assert before <= everything(table)
+
+
+def test_keys_of_a_snapshot_that_expires_before_a_recluster_commits_stay(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An expiry moves no branch, so the recluster goes on, and names the files of keys that it knew."""
+    table = lake.create("t", fields(id=LongType()), properties={"tblctl.cluster-by": "id"})
+    for ids in ([1, 3], [2, 4]):
+        append(table, id=ids)
+    assert tblctl.from_iceberg(table).recluster(policy="full").commits == 1
+    append(table.refresh(), id=[2, 5])
+    catalog = table.catalog
+    real = type(catalog).commit_table
+
+    def commit_table(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        assert tblctl.from_iceberg(lake.load("t")).gc(keep=1, expire_older_than=0).snapshots_expired
+        return real(catalog, *arguments)
+
+    monkeypatch.setattr(catalog, "commit_table", commit_table)
+    assert tblctl.from_iceberg(table.refresh()).recluster(policy="full").commits == 1
+    missing = {
+        name for name in named_files(lake.load("t")) if not Path(name.removeprefix("file://")).exists()
+    }
+    assert missing == set()
 
 
 @pytest.mark.parametrize(

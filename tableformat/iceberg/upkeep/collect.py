@@ -4,6 +4,9 @@ tblctl's own files have the table's UUID in their names, and no other file is to
 other tables' files, and other writers' files that wait for their commit. A file stays if any snapshot in the metadata
 names it, on whatever branch, or if it is younger than the grace period. A recluster that takes longer than half of that
 does not commit (see `publish/freshness.py`), so its files are never deleted between its last look and its commit.
+
+Of what expired snapshots alone named, young files of keys stay, too: a recluster that read the metadata before they
+expired, and commits after it, names these files again, and an expiry is no reason to refuse it.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from tblctl.tableformat.iceberg.catalog import (
     named,
 )
 from tblctl.tableformat.iceberg.data_storage import DataStorage, split_uri
+from tblctl.tableformat.iceberg.own_keys import side_files_named
 from tblctl.tableformat.iceberg.publish.lineage import hides_history
 from tblctl.tableformat.iceberg.upkeep.expiry import Retention, expired_snapshots, why_all_stay
 from tblctl.tableformat.iceberg.upkeep.reachable import Place, Reachable
@@ -111,21 +115,20 @@ def collect(version: IcebergVersion, table: Table, request: Request, env: Enviro
     if expired:
         _require_writable_metadata(version, table)
     named, unneeded, going = Reachable(version), Reachable(version), frozenset(expired)
+    gone = [snapshot for snapshot in snapshots if snapshot.snapshot_id in going]
     try:
         named.add([snapshot for snapshot in snapshots if snapshot.snapshot_id not in going])
-        unneeded.add([snapshot for snapshot in snapshots if snapshot.snapshot_id in going])
+        unneeded.add(gone)
     except ObjectNotFoundError:
         _require_same_snapshots(version, table)
         raise
-    chosen = {
-        place: item
-        for place, item in own.items()
-        if item.modified < now - request.grace_seconds and place not in named.objects
-    }
+    old = {place: item for place, item in own.items() if item.modified < now - request.grace_seconds}
+    keys = {split_uri(path) for snapshot in gone for path in side_files_named(snapshot)}
+    chosen = {place: item for place, item in old.items() if place not in named.objects}
     chosen |= {
         place: own.get(place, _Object(path=path, size=unneeded.sizes.get(place, 0), modified=0.0))
         for place, path in unneeded.objects.items()
-        if place not in named.objects
+        if place not in named.objects and (place not in keys or place in old)
     }
     paths = sorted(item.path for item in chosen.values())
     if not request.dry_run:
