@@ -208,7 +208,7 @@ def _given(job: ReclusterJob, plan: Plan, version: Version, view: View | None) -
     require_listed(plan, view)
     if not job.estimates_again:
         return plan
-    rates = job.rates or rates_at_hand(job.port, version, job.expected_engine)
+    rates = job.rates or rates_of(job.port, version, job.expected_engine)  # as for the plan
     return estimated_again(plan, table_view(version, view), rates)
 
 
