@@ -98,9 +98,14 @@ def processor_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
+_POOLS: list[pa.MemoryPool] = []
+"""Kept to the end: what the work leaves in caches is freed by its pool."""
+
+
 def peak_mib(work: Callable[[], object]) -> float:
     usual = pa.default_memory_pool()
     counted = pa.proxy_memory_pool(usual)
+    _POOLS.append(counted)
     pa.set_memory_pool(counted)
     tracemalloc.start()
     try:

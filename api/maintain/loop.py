@@ -31,6 +31,8 @@ class ReclusterJob:
         request: what to select; of a given plan only how to merge.
         engine: returns what carries out a plan.
         plan: made before; it is all that is carried out. None: plan each round.
+        estimates_again: prices and depths of `plan` are counted anew, since it may come from a file that was edited.
+            Pending plans are not: they have a checksum.
         endless: with nothing to do, be `Idle` instead of `Done`. No advice is planned then.
         waits: how long to wait.
         workload: returns what was asked of the table lately, for the policy; None: a policy that wants it gets the
@@ -45,6 +47,7 @@ class ReclusterJob:
     request: Request
     engine: Callable[[Plan], Engine]
     plan: Plan | None = None
+    estimates_again: bool = False
     endless: bool = False
     waits: Waits = field(default_factory=Waits)
     workload: Callable[[Version], Workload] | None = None

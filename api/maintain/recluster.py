@@ -29,6 +29,7 @@ from tblctl.maintain.request import (
     Request,
     planned,
     selectable,
+    table_view,
     warn_of_other_order,
     workload_of_request,
 )
@@ -41,6 +42,7 @@ from tblctl.merger.round.planned_blocks import require_given
 from tblctl.merger.round.round import RoundOutcome, merge_round, require_own_plan
 from tblctl.metrics.partitions import TABLE
 from tblctl.results import Outcome
+from tblctl.selector.again import estimated_again
 from tblctl.selector.box_test import Unfinished
 from tblctl.selector.plan import Plan
 from tblctl.selector.policy import State
@@ -142,8 +144,6 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         policy_name="" if job.plan else job.request.policy.name,
     )
     plan, policy_state = _planned(job, state, version, view)
-    if job.plan and view is not None:  # before the engine, which is chosen by the bytes that a plan says
-        require_listed(job.plan, view)
     watch.begin(state, policy_state)
     if not plan.groups:
         return _without_groups(job, replace(state, policy=policy_state), plan)
@@ -176,7 +176,7 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
     """Return the plan of the round, and what the policy remembers once that is carried out."""
     if job.plan is not None or view is None:  # a view is missing only where a plan was given
         assert job.plan is not None
-        return job.plan, state.policy
+        return _given(job, job.plan, version, view), state.policy
     request = _within_budget(job, state, paced(job.request, state.most_groups, state.most_blocks))
     # What such a policy chooses depends on the rates: a plan of it and a run have to know the same ones.
     find = rates_of if wants_workload(request.policy) else rates_at_hand
@@ -195,6 +195,21 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         warn_of_other_order(version, request, found.plan)
     is_rest = state.totals.rounds and request.options.budget != job.request.options.budget
     return used_up(found.plan, job.request.options.budget) if is_rest else found.plan, found.state
+
+
+def _given(job: ReclusterJob, plan: Plan, version: Version, view: View | None) -> Plan:
+    """Return a plan that was made before, with the figures of today if they are asked for.
+
+    Raises:
+        InvalidDataError: it says other things of its groups than the table does.
+    """
+    if view is None:  # a later round of one plan, whose first one read the table
+        return plan
+    require_listed(plan, view)
+    if not job.estimates_again:
+        return plan
+    rates = job.rates or rates_of(job.port, version, job.expected_engine)  # as for the plan
+    return estimated_again(plan, table_view(version, view), rates)
 
 
 def _within_budget(job: ReclusterJob, state: LoopState, request: Request) -> Request:
@@ -376,7 +391,13 @@ def recluster(
     # Earlier runs are read where a limit depends on them: others need no request more than their own.
     rates = rates_of(port, port.newest(), expected) if is_timed and not plan else None
     job = ReclusterJob(
-        port=port, request=request, engine=engine, plan=plan, rates=rates, expected_engine=expected
+        port=port,
+        request=request,
+        engine=engine,
+        plan=plan,
+        estimates_again=True,
+        rates=rates,
+        expected_engine=expected,
     )
     state = job.start()
     while True:

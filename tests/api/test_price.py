@@ -90,6 +90,16 @@ def test_a_plan_without_work_has_no_price_to_print(memory_url: str) -> None:
 # -- after ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_given_plan_is_priced_by_the_rates_that_it_was_made_with(memory_url: str) -> None:
+    table = table_of(memory_url)
+    table.recluster(options={"max_groups": 1})
+    table.append(pa.table({"k": [1], "n": [0]}, schema=SCHEMA))  # the newest version tells of no run
+    plan = table.plan()
+    assert plan.bill is not None
+    assert plan.bill.measured_runs == 1
+    assert table.recluster(plan).predicted == plan.bill.total
+
+
 def test_outcome_and_history_have_what_was_predicted_and_what_it_took(tmp_path: Any) -> None:
     location = str(tmp_path / "t")
     table = table_of(location)

@@ -216,6 +216,30 @@ def test_a_snapshot_that_the_table_never_had_is_refused(
     assert said in done.stderr
 
 
+def test_what_a_plan_says_of_prices_and_depths_is_not_believed(overlapping: str, tmp_path: Path) -> None:
+    plan = json.loads(invoke("plan", overlapping, "--threshold", "1", "--json").stdout)
+    price, depth = {**plan["groups"][0]["price"]}, plan["predicted"]["average_depth_after"]
+    plan["groups"][0]["price"].update(requests=10**9, suggested_bytes=10**9)
+    plan["groups"][0].update(depth_before=99.0, same_key_rows=1)
+    plan["predicted"].update(average_depth_after=98.0)
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    done = invoke("recluster", overlapping, "--plan", str(file), "--json")
+    assert (done.exit_code, json.loads(done.stdout)["predicted_depth_after"]) == (0, depth)
+    recorded = tblctl.open(overlapping).history(1)[0].detail["recluster"]
+    assert (recorded["predicted"], recorded["predicted_depth_after"]) == (price, depth)
+
+
+def test_a_budget_in_a_plan_holds_whatever_its_prices_say(overlapping: str, tmp_path: Path) -> None:
+    plan = json.loads(invoke("plan", overlapping, "--threshold", "1", "--json").stdout)
+    plan["groups"][0]["price"].update(seconds=0.0)
+    plan["options"]["budget"].update(max_seconds=1e-9)
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    done = invoke("recluster", overlapping, "--plan", str(file), "--json")
+    assert (json.loads(done.stdout)["committed_groups"], json.loads(done.stdout)["left_groups"]) == (0, 1)
+
+
 def test_a_policy_without_the_options_of_the_plan_is_refused(overlapping: str, tmp_path: Path) -> None:
     done, unchanged = edited(overlapping, tmp_path / "plan.json", policy="depth")
     assert (done.exit_code, unchanged) == (1, True)
