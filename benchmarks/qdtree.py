@@ -3,10 +3,12 @@
 The rows are those of lineitem, joined with the columns of other tables that the queries test, as in the paper (Yang et
 al., SIGMOD 2020). The conditions are those of Q1, 3, 6, 12, 14 and 20 with the parameters that the specification draws
 (2.4.x). The tree grows from some draws, and all layouts are measured by others. Rows are really sorted and cut into
-blocks of equal size; a block is read unless its bounds, or its leaves, rule a condition out, by the code of scans.
+blocks, those of trees where leaves end as merges do (`model/cut.py`): all layouts have the same number of blocks, so
+that those of trees may hold some more rows. A block is read unless its bounds, or its leaves, rule a condition out, by
+the code of scans.
 
-Q1 asks for 97 % of the rows, which no layout can skip: so figures without it are stated too. "Aligned" are blocks that
-end where leaves end, as in the paper; tblctl cuts blocks at equal sizes, so that most hold rows of two leaves.
+Q1 asks for 97 % of the rows, which no layout can skip: so figures without it are stated too. "Cut evenly" are blocks of
+the same tree that end anywhere, so that most hold rows of two leaves.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import random
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import astuple, replace
 from datetime import date, timedelta
 from pathlib import Path
 from statistics import mean
@@ -26,8 +29,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import DATA, Report, lineitem, main, script
 from tblctl.advise.arranged import Arranged, Rows
+from tblctl.tableformat.keys.order import key_table
 from tblctl.tableformat.keys.tree_making import TREE_ROWS, TreeMaker
 from tblctl.tableformat.model.cluster_key import Sort, parse_key
+from tblctl.tableformat.model.cut import leaf_cuts
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.model.statistics import NONE
 from tblctl.tableformat.model.tree import TREE, TreeSource, tree_of
@@ -37,7 +42,7 @@ from tblctl.tableformat.predicate.nodes import Node, node_of
 from tblctl.tableformat.predicate.sql.conditions import parse_where
 
 SCALE = "0.1"
-BLOCKS = 128
+BLOCKS = (128, 512, 1024)
 LEARNED, HELD_OUT = 33, 16  # draws of each query
 QUERIES = ("Q1", "Q3", "Q6", "Q12", "Q14", "Q20")
 COLUMNS = {
@@ -57,6 +62,7 @@ CURVES = (
     "l_shipdate, l_discount, l_shipmode",
 )
 WITHIN = "l_shipdate"
+WITHIN_TREE = f"tree, by {WITHIN}"
 MOST_OF_LINEAR, MOST_OF_HILBERT = 0.6, 0.8
 SEGMENTS = ("AUTOMOBILE", "BUILDING", "FURNITURE", "HOUSEHOLD", "MACHINERY")
 MODES = ("REG AIR", "AIR", "RAIL", "SHIP", "TRUCK", "MAIL", "FOB")
@@ -65,45 +71,65 @@ MODES = ("REG AIR", "AIR", "RAIL", "SHIP", "TRUCK", "MAIL", "FOB")
 def measure(report: Report, tiny: bool) -> None:
     table = joined("0.001" if tiny else SCALE)
     rows = Rows(schema=Schema.create(table.schema), table=table)
-    blocks = 16 if tiny else BLOCKS
     rng = random.Random(19)
     values = {name: sorted(pc.unique(table[name]).to_pylist()) for name in ("p_name", "n_name")}
     learned = [draw(query, rng, values) for query in QUERIES for _ in range(LEARNED)]
     held_out = [(query, draw(query, rng, values)) for query in QUERIES for _ in range(HELD_OUT)]
-    tree = tree_sort(rows, learned, blocks)
-    arranged = Arranged(rows, tree, blocks)
-    report.begin(f"{len(table):,} rows in {blocks} blocks: share of the blocks that a condition reads")
-    report.line(f"  {'':<38}" + "".join(f"{query:>8}" for query in QUERIES) + "     all  but Q1")
-    found = {"tree": reads(rows, arranged, held_out)}
-    aligned = Aligned(rows, tree, blocks)
-    found[f"tree, {len(aligned.row_count)} aligned blocks"] = reads(rows, aligned, held_out)
-    for key in (*LINEAR, *(f"hilbert({key})" for key in CURVES)):
-        found[key] = reads(rows, Arranged(rows, sort_of(rows, key), blocks), held_out)
-    for name, shares in found.items():
-        cells = "".join(f"{share:8.2%}" for share in (*shares, mean(shares), mean(shares[1:])))
-        report.line(f"  {name:<38}{cells}")
-    report.begin(
-        f"blocks that the tree of {tree_of(tree.parameters).leaf_count} leaves reads, of those by others"
-    )
-    for kind, most in (("linear", MOST_OF_LINEAR), ("hilbert", MOST_OF_HILBERT)):
-        names = [key for key in found if "tree" not in key and ("hilbert" in key) == (kind == "hilbert")]
-        compare(report, found, names, kind, None if tiny else most)
+    for blocks in (16,) if tiny else BLOCKS:
+        report.begin(f"{len(table):,} rows in {blocks} blocks: share of the blocks that a condition reads")
+        report.line(f"  {'':<38}" + "".join(f"{query:>8}" for query in QUERIES) + "     all  but Q1")
+        plain = tree_sort(rows, learned, blocks)
+        found: dict[str, list[float]] = {}
+
+        def add(name: str, arranged: Arranged) -> None:
+            shares = found[name] = reads(rows, arranged, held_out)  # noqa: B023 (called at once)
+            cells = "".join(f"{share:8.2%}" for share in (*shares, mean(shares), mean(shares[1:])))
+            report.line(f"  {name:<38}{cells}")
+
+        add("tree", at_leaves(rows, plain, blocks))
+        add(WITHIN_TREE, at_leaves(rows, ordered_within(plain, rows), blocks))
+        add("tree, cut evenly", CutEvenly(rows, plain, blocks))
+        for key in (*LINEAR, *(f"hilbert({key})" for key in CURVES)):
+            add(key, Arranged(rows, sort_of(rows, key), blocks))
+        leaves = tree_of(plain.parameters).leaf_count
+        report.begin(f"{blocks} blocks: those that the tree of {leaves} leaves reads, of those by others")
+        for kind, most in (("linear", MOST_OF_LINEAR), ("hilbert", MOST_OF_HILBERT)):
+            names = [key for key in found if "tree" not in key and ("hilbert" in key) == (kind == "hilbert")]
+            compare(report, found, names, kind, None if tiny else most)
 
 
 def compare(
     report: Report, found: dict[str, list[float]], names: Sequence[str], kind: str, most: float | None
 ) -> None:
-    """Write what trees read of what the best of some keys reads; the limit is that of blocks as tblctl cuts them."""
+    """Write what trees read of what the best of some keys reads; the limit is that of the tree as it is advised."""
     for queries, skipped in (("all", 0), ("all but Q1", 1)):
         best = min(names, key=lambda name: mean(found[name][skipped:]))
         report.line(f"  {queries}; the best {kind} key is {best}")
         for name, shares in found.items():
             if name.startswith("tree"):
                 ratio = mean(shares[skipped:]) / mean(found[best][skipped:])
-                report.figure(f"  {name}", ratio, "", most=most if name == "tree" else None)
+                report.figure(f"  {name}", ratio, "", most=most if name == WITHIN_TREE else None)
         if not skipped:
             floor = found["tree"][0] / sum(found[best])
             report.figure("  if Q1 alone read any block", floor, "")
+
+
+def ordered_within(sort: Sort, rows: Rows) -> Sort:
+    """Return the same tree with the rows of each leaf in the order of `WITHIN`."""
+    terms = parse_key(WITHIN, rows.schema).terms
+    tree = replace(tree_of(sort.parameters), by=tuple(map(astuple, terms)))
+    return replace(sort, parameters=tree.to_parameters())
+
+
+def at_leaves(rows: Rows, sort: Sort, blocks: int) -> Arranged:
+    """Return the rows in as many blocks, or as few less as possible, each at most so large that these suffice."""
+    leaf_rows = np.bincount(key_table(rows.table, sort, rows.schema).column("0").to_numpy()).tolist()
+    parts = next(
+        parts
+        for parts in range(blocks, 0, -1)
+        if len(leaf_cuts(leaf_rows, -(-sum(leaf_rows) // parts))) <= blocks
+    )
+    return Arranged(rows, sort, parts)
 
 
 def reads(rows: Rows, arranged: Arranged, conditions: Sequence[tuple[str, str]]) -> list[float]:
@@ -218,17 +244,13 @@ def others(scale: str) -> dict[str, Path]:
     return {name: folder / f"{name}.parquet" for name in names}
 
 
-class Aligned(Arranged):
-    """The same, of blocks that end where leaves of a tree end: each leaf is cut into equal ones of about their size."""
+class CutEvenly(Arranged):
+    """Blocks of equal size, wherever leaves end."""
 
     def __init__(self, rows: Rows, sort: Sort, block_count: int) -> None:
         super().__init__(rows, sort, block_count)
-        assert self._leaf_of_row is not None
-        ends = [0]
-        for count in np.bincount(self._leaf_of_row).tolist():
-            parts = max(1, round(count * block_count / len(self._order)))
-            ends += [ends[-1] + count * part // parts for part in range(1, parts + 1)]
-        self._cut(np.unique(ends))
+        ends = np.rint(np.linspace(0, len(self._order), block_count + 1))
+        self._cut(np.unique(ends.astype(np.int64)))
 
 
 if __name__ == "__main__":

@@ -280,7 +280,8 @@ def _added(at: Integers, values: Floats, count: int) -> Floats:
     """Return for each group, and each of `count` cells, the sum of the values at it."""
     groups = at.shape[0]
     cells = at + (np.arange(groups) * count)[:, None]
-    return np.bincount(cells.reshape(-1), values.reshape(-1), groups * count).reshape(groups, count)
+    sums: Floats = np.bincount(cells.reshape(-1), values.reshape(-1), groups * count).astype(np.float64)
+    return sums.reshape(groups, count)
 
 
 def _sums(begin: Integers, end: Integers, values: Floats, count: int) -> Floats:

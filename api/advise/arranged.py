@@ -19,6 +19,7 @@ from tblctl.tableformat.keys.order import key_table, sort_indices
 from tblctl.tableformat.keys.ranked import RankedColumn
 from tblctl.tableformat.keys.tree_leaves import leaves_for
 from tblctl.tableformat.model.cluster_key import Sort
+from tblctl.tableformat.model.cut import leaf_cuts
 from tblctl.tableformat.model.schema.schema import Leaf, Schema
 from tblctl.tableformat.model.statistics import ColumnStatistics
 from tblctl.tableformat.model.tree import TREE
@@ -77,11 +78,21 @@ class Arranged:
         keys = key_table(rows.table, sort, rows.schema)
         self._rows, self._sort = rows, sort
         self._order = np.asarray(sort_indices(keys, sort))
-        count = len(self._order)
-        ends = np.unique(np.rint(np.linspace(0, count, min(block_count, count) + 1)).astype(np.int64))
         leaves = keys.column(0).to_numpy().astype(np.int64)[self._order] if sort.kind == TREE else None
         self._leaf_of_row = leaves
-        self._cut(ends)
+        ends = np.rint(self._marks(np.ones(len(self._order)), block_count))
+        self._cut(np.unique(ends.astype(np.int64)))
+
+    def _marks(self, weights: Floats, block_count: int) -> Floats:
+        """Return how many rows lie before each block, and in all; `weights` are the rows that each stands for.
+
+        Blocks in the order of a tree end where leaves end, as merges write them: so there are some more.
+        """
+        total = float(weights.sum())
+        if self._leaf_of_row is None:
+            return np.linspace(0, total, min(block_count, len(weights)) + 1)
+        rows = np.rint(np.bincount(self._leaf_of_row, weights)).astype(np.int64)
+        return np.cumsum([0, *leaf_cuts(rows.tolist(), -(-int(rows.sum()) // block_count))], dtype=np.float64)
 
     def _cut(self, ends: Integers) -> None:
         """Cut the rows into blocks that end at some of them; the first end is 0."""
@@ -135,7 +146,7 @@ class Sparse(Arranged):
     def __init__(self, rows: Rows, sort: Sort, block_count: int, weights: Floats) -> None:
         super().__init__(rows, sort, block_count)
         through = np.cumsum(weights[self._order])
-        marks = np.linspace(0, through[-1], min(block_count, len(through)) + 1)[1:-1]
+        marks = self._marks(weights[self._order], block_count)[1:-1]
         ends = np.concatenate(
             ([0], np.searchsorted(through - weights[self._order] / 2, marks), [len(through)])
         )

@@ -389,6 +389,7 @@ def table_view(
         bounds_of=partial(_bounds_of, version),
         boxes_of=boxes_of_blocks(version, view.sort) if view.sort.is_curve else None,
         spares=None,
+        may_ask=None,
         condition_boxes=partial(_condition_boxes, version),
         sort_by=partial(_sort_by, version),
         written_levels=partial(_written_levels, version),

@@ -24,8 +24,9 @@ from tblctl.merger.presort.spill import SpillFolder
 from tblctl.merger.task.spec import ORDER_BYTES, InputSplit, MergeTask
 from tblctl.tableformat.model.block import Block
 from tblctl.tableformat.model.cluster_key import Sort
-from tblctl.tableformat.model.cut import cut_rows, most_rows, slack_rows
+from tblctl.tableformat.model.cut import cut_rows, leaf_cuts, most_rows, slack_rows
 from tblctl.tableformat.model.options import TableOptions
+from tblctl.tableformat.model.tree import TREE
 from tblctl.tableformat.port import BlockIO, Version
 
 _NO_TASK = 0.05
@@ -84,6 +85,7 @@ class Cuts:
         firsts: the first output block of each task.
         bounds: how many rows of each block (columns) lie before each task, and in all (rows).
         is_ordered, is_presorted: of each block, as in `InputSplit`.
+        rows: of each output block, if these end where leaves of a tree end; None if they are as planned.
     """
 
     group: int
@@ -91,6 +93,7 @@ class Cuts:
     bounds: np.ndarray
     is_ordered: tuple[bool, ...]
     is_presorted: tuple[bool, ...]
+    rows: tuple[int, ...] | None = None
 
 
 def whole_splits(version: Version, sort: Sort, blocks: Iterable[Block]) -> list[InputSplit]:
@@ -129,7 +132,8 @@ def reads_no_keys(io: BlockIO, task: CutTask, thresholds: Thresholds = THRESHOLD
     decoded_bytes = sum(item.block.decoded_bytes for item in task.splits)
     blocks = _OutputBlocks.of(task, io.options)
     return (
-        _needs_no_estimate(_with_whole_files(io, task, blocks), blocks, thresholds)
+        not _ends_at_leaves(io, task, blocks)
+        and _needs_no_estimate(_with_whole_files(io, task, blocks), blocks, thresholds)
         and decoded_bytes <= task.output.memory_bytes // thresholds.read_divisor
         and len(task.splits) <= thresholds.open_blocks
     )
@@ -143,8 +147,8 @@ def find_cuts(io: BlockIO, task: CutTask, thresholds: Thresholds = THRESHOLDS) -
         task: the group.
         thresholds: to compare sizes with.
 
-    Keys are read only if there is more than one task, if more row groups may be needed at once than a task can hold, or
-    if it is not known whether blocks are in key order, and a few row groups of them are.
+    Keys are read only if there is more than one task, if more row groups may be needed at once than a task can hold, if
+    it is not known whether blocks are in key order, and a few row groups of them are, or if blocks end at leaves.
     They are read once, except keys of large blocks in key order, which are not kept. Memory: 12 bytes for each sample,
     half of a task's memory for keys that are being read (or those of one block), and a quarter for other keys.
 
@@ -172,6 +176,8 @@ def find_cuts(io: BlockIO, task: CutTask, thresholds: Thresholds = THRESHOLDS) -
             piece_rows=thresholds.key_piece_rows,
         )
         cuts = KeyCuts(keys, expected.key_bytes, thresholds)
+        if _ends_at_leaves(io, task, blocks):
+            blocks = blocks.cut_again(leaf_cuts(cuts.leaf_rows(), blocks.most))
         firsts = _first_blocks(cuts, blocks, task.tasks, most_rows_held)
         if len(firsts) == 1 and expected.may_be_sorted:  # otherwise the cuts read all keys
             keys.find_order()
@@ -191,7 +197,13 @@ def find_cuts(io: BlockIO, task: CutTask, thresholds: Thresholds = THRESHOLDS) -
         bounds=bounds,
         is_ordered=tuple(item.is_ordered for item in splits),
         is_presorted=tuple(item.is_presorted for item in splits),
+        rows=blocks.rows if _ends_at_leaves(io, task, blocks) else None,
     )
+
+
+def _ends_at_leaves(io: BlockIO, task: CutTask, blocks: _OutputBlocks) -> bool:
+    """Return whether blocks end where leaves of a tree end. Files that have a size do not."""
+    return task.output.sort.kind == TREE and len(blocks.rows) > 1 and io.file_bytes is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,10 +213,12 @@ class _OutputBlocks:
     Attributes:
         rows: of each block.
         slack: for each cut between two blocks, how many rows it may move back.
+        most: the most rows of a block.
     """
 
     rows: tuple[int, ...]
     slack: tuple[int, ...]
+    most: int
 
     @classmethod
     def of(cls, task: CutTask, options: TableOptions) -> _OutputBlocks:
@@ -212,7 +226,11 @@ class _OutputBlocks:
         all_rows = sum(item.rows for item in task.splits)
         most = most_rows(options, sum(item.block.decoded_bytes for item in task.splits) / all_rows)
         rows = tuple(cut_rows(all_rows, most, task.output.same_key_rows))
-        return cls(rows=rows, slack=tuple(slack_rows(rows, most)))
+        return cls(rows=rows, slack=tuple(slack_rows(rows, most)), most=most)
+
+    def cut_again(self, rows: tuple[int, ...]) -> _OutputBlocks:
+        """Return other blocks, whose cuts do not move."""
+        return replace(self, rows=rows, slack=(0,) * (len(rows) - 1))
 
     @property
     def ranks(self) -> list[int]:
@@ -314,6 +332,8 @@ def tasks_of(task: CutTask, cuts: Cuts, options: TableOptions) -> tuple[MergeTas
         )
     ]
     output, blocks, bounds = task.output, _OutputBlocks.of(task, options), cuts.bounds
+    if cuts.rows is not None:
+        blocks = blocks.cut_again(cuts.rows)
     parts = [_parts(splits, start, stop) for start, stop in itertools.pairwise(bounds.tolist())]
     presorted_tasks = sum(not all(item.is_streamed for item in part) for part in parts)
     ranks = blocks.ranks

@@ -23,6 +23,7 @@ from tblctl.tableformat.concurrency import cpu_threads, in_parallel
 from tblctl.tableformat.keys.order import is_sorted, key_changes, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import rows_back
+from tblctl.tableformat.model.tree import MOST_LEAVES, TREE
 from tblctl.tableformat.once import once
 from tblctl.tableformat.port import BlockIO
 
@@ -104,6 +105,7 @@ class SplitKeys:
         self._lock = Lock()
         self._kept: dict[int, pa.Table | Pieces] = {}
         self._row_groups: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
+        self._leaf_rows: dict[int, np.ndarray] = {}
 
     def read(self, place: int) -> pa.Table:
         """Return the keys of a split, and keep them."""
@@ -115,6 +117,8 @@ class SplitKeys:
             split = self.splits[place] = replace(split, is_ordered=is_ordered)
             if is_ordered:
                 self._row_groups[place] = reader.group_rows, reader.group_bytes
+        if self.sort.kind == TREE:
+            self._leaf_rows[place] = np.bincount(keys.column(0).to_numpy(), minlength=MOST_LEAVES)
         with self._lock:
             fits = keys.nbytes <= self._room_bytes
             self._room_bytes -= keys.nbytes if fits else 0
@@ -135,6 +139,11 @@ class SplitKeys:
         block = self.splits[place].block
         rows, sizes = self._row_groups.get(place, ([block.row_count], [block.decoded_bytes]))
         return np.cumsum([0, *rows]), np.cumsum([0, *sizes])
+
+    def leaf_rows(self) -> list[int]:
+        """Return how many rows of all splits are in each leaf of a tree, once all were read."""
+        found: list[int] = np.sum(list(self._leaf_rows.values()), axis=0).tolist()
+        return found
 
     def group_rows(self, place: int, usual: int) -> int:
         """Return the rows of the largest row group of a split in key order; `usual` if it was not read."""
@@ -198,6 +207,11 @@ class KeyCuts:
         before = sum(np.interp(places[:, place], *size) for place, size in enumerate(sizes))
         found: list[int] = np.maximum(np.diff(before), 0).astype(np.int64).tolist()
         return found
+
+    def leaf_rows(self) -> list[int]:
+        """Return how many rows are in each leaf of a tree."""
+        _ = self._brackets
+        return self.keys.leaf_rows()
 
     def spans(self) -> Spans:
         """Return where in the key order each block has rows."""

@@ -23,7 +23,8 @@ TREE_ROWS = 1 << 14
 """Rows of the sample that a tree grows from: 64 for each of its most leaves."""
 
 LEAST_LEAVES = 64
-"""Without `min_rows` a leaf needs no more rows than one of so many has, so that small tables get a tree too."""
+"""Without `min_rows` a leaf needs half the rows of a block: two leaves that share a block are better than one as large
+(`benchmarks/qdtree.py`). It needs no more rows than one of so many has, so that small tables get a tree too."""
 
 
 class Layout(NamedTuple):
@@ -77,7 +78,7 @@ class TreeMaker:
         total = float(weights.sum())
         rows, weights = _thinned(rows.rename_columns([leaf.name for leaf in self.leaves]), weights)
         given = self._source.min_rows
-        min_rows = min(block_rows, total / LEAST_LEAVES) if given is None else given
+        min_rows = min(block_rows / 2, total / LEAST_LEAVES) if given is None else given
         nodes = grow(rows, weights, self._cuts, self._conditions, self._schema, min_rows=min_rows)
         if nodes == (LEAF,):
             msg = (

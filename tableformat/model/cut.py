@@ -4,6 +4,10 @@ Rows in key order are first cut into blocks of planned sizes. Then each cut may 
 where a key ends. Then neighbours share no key, and a query for it reads one of them. Each cut is decided from the keys
 around it alone. So several tasks, without knowing each other's cuts, write the same blocks as one task would. (Files of
 Iceberg tables are ended by their size on storage instead: `merger/task/file_sizes.py`.)
+
+Blocks in the order of a tree end where leaves end, as far as they are full then (`leaf_cuts`): a block of rows of two
+leaves is read by the queries of both. That follows from how many rows each leaf has, so keys are read
+before the first cut.
 """
 
 from __future__ import annotations
@@ -45,8 +49,7 @@ def cut_rows(row_count: int, block_rows: int, same_key_rows: int | None = None) 
     counts, evenly = block_counts(*(np.array([number]) for number in (row_count, block_rows, known)))
     count = int(counts[0])
     if evenly[0]:
-        size, more = divmod(row_count, count)
-        return (size + 1,) * more + (size,) * (count - more)
+        return _even(row_count, count)
     full, rest = divmod(row_count, block_rows)
     return (block_rows,) * full + ((rest,) if rest else ())
 
@@ -105,3 +108,32 @@ def rows_back(key_changes: np.ndarray) -> int:
     """
     ends = np.flatnonzero(key_changes)
     return int(len(key_changes) - 1 - ends[-1]) if ends.size else 0
+
+
+def leaf_cuts(leaf_rows: Sequence[int], block_rows: int) -> tuple[int, ...]:
+    """Return the sizes of the blocks that rows in the order of a tree are cut into, each at most `block_rows`.
+
+    Leaves are taken in order. Blocks end with a leaf if the leaves since the last such end fill blocks of equal size,
+    as few as hold them. What is left after the last end goes to the blocks before it. So blocks are full, and no two
+    neighbours fit into one, as far as there are rows for that. O(leaves).
+
+    Args:
+        leaf_rows: rows of each leaf, in order.
+        block_rows: the most rows of a block.
+    """
+    full = max(1, math.floor(FULL_SHARE * block_rows))
+    parts: list[int] = []
+    rest = 0
+    for rows in leaf_rows:
+        rest += rows
+        if rest // -(-max(rest, 1) // block_rows) >= full:
+            parts.append(rest)
+            rest = 0
+    if rest:
+        parts[-1:] = [sum(parts[-1:]) + rest]
+    return tuple(size for part in parts for size in _even(part, -(-part // block_rows)))
+
+
+def _even(rows: int, count: int) -> tuple[int, ...]:
+    size, more = divmod(rows, count)
+    return (size + 1,) * more + (size,) * (count - more)

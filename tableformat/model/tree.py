@@ -65,7 +65,7 @@ class TreeSource:
 
     Attributes:
         file: path or URL of a file of conditions; empty for those of the log of the table's queries.
-        min_rows: the least rows of a leaf; None for those of a block.
+        min_rows: the least rows of a leaf; None for half of those of a block.
         by: the terms that rows of a leaf are sorted by, as text; empty for none.
     """
 

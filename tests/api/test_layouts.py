@@ -76,6 +76,24 @@ def test_estimates_from_a_sample_are_what_the_table_reads_once_it_is_reclustered
     assert best.average_read_share == pytest.approx(np.mean(real), rel=0.2)
 
 
+def test_blocks_of_a_tree_are_estimated_as_merges_cut_them(memory_url: str, tmp_path: Path) -> None:
+    table = table_of(memory_url, events())
+    (tmp_path / "cuts.sql").write_text("\n".join(CONDITIONS))
+    table.set_cluster_key(f"qdtree(file:{tmp_path}/cuts.sql, min_rows=100)")
+    table.recluster(policy="full")
+    version = table._port.newest()
+    listing = version.listing(version.sort, None)
+    rows = Rows(schema=version.schema, table=events())
+    for found in (
+        Arranged(rows, version.sort, ROWS // BLOCK_ROWS),
+        Sparse(rows, version.sort, ROWS // BLOCK_ROWS, np.ones(ROWS)),
+    ):
+        assert sorted(found.row_count.tolist()) == sorted(listing.stored_rows.tolist())
+        first, last = found._leaves  # type: ignore[misc]
+        assert (first == last).sum() > len(first) / 2
+    assert len(listing.known) > ROWS // BLOCK_ROWS
+
+
 def test_bounds_of_a_sample_are_widened_to_those_of_whole_blocks() -> None:
     rows = events(40_000)
     schema = Schema.create(rows.schema)

@@ -17,7 +17,9 @@ from tblctl.merger.cutting import cuts
 from tblctl.merger.presort.decide import THRESHOLDS, Thresholds
 from tblctl.merger.task.merge import run_task
 from tblctl.tableformat.errors import CorruptTableError
-from tblctl.tableformat.model.cut import cut_rows
+from tblctl.tableformat.model.cluster_key import Sort, Term
+from tblctl.tableformat.model.cut import cut_rows, leaf_cuts
+from tblctl.tableformat.model.tree import LEAF, LESS, TREE, Cut, Tree
 from tblctl.tableformat.parquet.block_reader import ParquetBlockReader
 
 from .blocks import LARGE_BYTES, LEVEL, RUN, lake
@@ -382,3 +384,41 @@ def test_tasks_put_together_elsewhere_are_those_of_one_process():
         group = to_cut(here, tasks=3, memory_bytes=LARGE_BYTES)
         found = pickle.loads(pickle.dumps(cuts.find_cuts(here.io, group)))
         assert cuts.tasks_of(group, found, here.io.options) == here.cut(tasks=3)
+
+
+def by_leaf(here, *least):
+    """Order the blocks by a tree with a leaf from each number of `k` to the next; NULL and the rest come last."""
+    column = here.schema.leaf("k")
+    tests = tuple(
+        Cut(column_id=column.id, operator=LESS, values=pa.array([value], pa.int64())) for value in least
+    )
+    nodes = [node for number in range(len(least)) for node in (number, LEAF)]
+    tree = Tree(text="qdtree(workload)", columns=((column.id, pa.int64()),), cuts=tests, nodes=(*nodes, LEAF))
+    terms = (Term(column_id=column.id),)
+    here.sort = Sort(id=1, kind=TREE, terms=terms, parameters=tree.to_parameters())
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("memory_bytes", [2_000, LARGE_BYTES])
+def test_blocks_of_a_tree_end_at_the_same_leaves_whatever_the_number_of_tasks(ordered, memory_bytes):
+    expected = leaf_cuts((33, 9, 40, 21, 17), 10)
+    assert expected != cut_rows(120, 10)
+    with lake("k: int64, n: int64", "n", block_rows=10, row_group_rows=4) as here:
+        by_leaf(here, 33, 42, 82, 103)
+        add(here, *(range(number, 120, 7) for number in range(7)), ordered=ordered)
+        for tasks in (1, 2, 5):
+            found = here.cut(tasks, memory_bytes=memory_bytes, sampled_keys=20)
+            assert tuple(size for task in found for size in task.cuts) == expected
+            group = to_cut(here, tasks=tasks, memory_bytes=memory_bytes)
+            assert not cuts.reads_no_keys(here.io, group)
+            records = here.run(found)
+            assert tuple(record.row_count for record in records) == expected
+            one_leaf = [record.key_min == record.key_max for record in records]
+            assert one_leaf.count(False) == 1, "the second leaf fills no block, so one has rows of two"
+
+
+def test_a_group_that_becomes_one_block_of_a_tree_reads_nothing():
+    with lake("k: int64, n: int64", "n", block_rows=100) as here:
+        by_leaf(here, 5)
+        add(here, range(10), range(10))
+        assert storage_calls(lambda: here.cut(tasks=2)) == []

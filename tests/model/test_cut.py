@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tblctl.tableformat.model.cut import cut_rows, rows_back, slack_rows
+from tblctl.tableformat.model.cut import cut_rows, leaf_cuts, rows_back, slack_rows
 
 
 @given(st.integers(1, 20_000), st.integers(1, 1_500), st.data())
@@ -75,3 +75,31 @@ def test_a_cut_moves_to_the_nearest_end_of_a_key_or_not_at_all(changes):
         assert not any(itertools.islice(reversed(changes), back))
     else:
         assert back == 0
+
+
+def test_blocks_of_a_tree_end_where_leaves_end():
+    assert leaf_cuts((100, 250, 90), 100) == (100, 84, 83, 83, 90)
+    assert leaf_cuts((40, 50, 170, 95), 100) == (90, 85, 85, 95), "small leaves share a block"
+    assert leaf_cuts((0, 100, 0, 0, 100, 0), 100) == (100, 100)
+
+
+def test_a_leaf_that_does_not_fill_its_blocks_shares_the_last_one():
+    assert leaf_cuts((130, 50, 100), 100) == (90, 90, 100)
+    assert leaf_cuts((100, 20), 100) == (60, 60)
+    assert leaf_cuts((20, 10), 100) == (30,)
+    assert leaf_cuts((0, 7), 1) == (1,) * 7
+    assert leaf_cuts((), 100) == leaf_cuts((0, 0), 100) == ()
+
+
+@given(st.lists(st.integers(0, 400), max_size=20), st.integers(1, 150))
+def test_blocks_of_a_tree_are_no_smaller_than_other_blocks(leaf_rows, block_rows):
+    sizes, rows = leaf_cuts(leaf_rows, block_rows), sum(leaf_rows)
+    assert sum(sizes) == rows
+    assert max(sizes, default=0) <= block_rows
+    assert len(sizes) <= max(1, -(-rows // max(1, math.floor(0.8 * block_rows))) + 1) or not rows
+    small = [size for size in sizes if size < math.floor(0.8 * block_rows)]
+    ends = {0, *itertools.accumulate(leaf_rows)}
+    begin = rows - sum(small)
+    assert sizes[len(sizes) - len(small) :] == tuple(small), "only the last part"
+    assert not small or begin in ends
+    assert all(one + other > block_rows for one, other in itertools.pairwise(sizes))

@@ -284,12 +284,12 @@ def test_only_tables_with_a_tree_ask_for_a_newer_writer(memory_url: str, tmp_pat
     assert stored()["sorts"]["2"]["parameters"].keys() == {"text", "columns", "cuts", "nodes"}
 
 
-def test_leaves_without_min_rows_have_as_many_rows_as_a_block_or_a_64th(
+def test_leaves_without_min_rows_have_half_the_rows_of_a_block_or_a_64th(
     memory_url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "n.sql").write_text("\n".join(f"a < {value}" for value in range(10, 1000, 10)))
     data = pa.table({"a": range(1000)})
-    for number, (block_rows, least, most) in enumerate([(5, 51, 100), (100_000, 25, 50)]):
+    for number, (block_rows, least, most) in enumerate([(20, 51, 100), (100_000, 25, 50)]):
         table = tblctl.create(f"{memory_url}/{number}", data.schema, options={"block_rows": block_rows})
         table.append(data)
         table.set_cluster_key(f"qdtree(file:{tmp_path}/n.sql)")

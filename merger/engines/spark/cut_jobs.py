@@ -4,8 +4,8 @@ While the groups of one job are merged, the next job already finds cuts: Spark r
 before their merges. So once the first job has ended, no processor waits for cuts. Only the places of the cuts return to
 the driver, not the keys: 10 KB for a group of 64 blocks and 15 tasks.
 
-A group that is one task is cut without reading keys, so this is done on the driver; and so is a single group, since
-nothing is merged before its cuts are found anyway.
+A group that is one task is cut without reading keys, unless its blocks end at leaves of a tree, so this is done on the
+driver; and so is a single group, since nothing is merged before its cuts are found anyway.
 """
 
 from __future__ import annotations
