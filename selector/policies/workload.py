@@ -119,7 +119,7 @@ class Workload:
         chosen = np.flatnonzero(view.selectable & (levels < MOST_LEVEL))
         everything = compiled.blocks(asked, rates or DEFAULT_RATES)
         blocks = everything.pick(chosen)
-        block_rows = _full_rows(view)
+        block_rows = full_rows(view)
         found = regroups(
             blocks,
             asked,
@@ -246,7 +246,7 @@ def _maintained(view: TableView, unread: Mask, budget: Budget) -> Decision:
     )
 
 
-def _full_rows(view: TableView) -> float:
+def full_rows(view: TableView) -> float:
     """Return about how many rows a full block has."""
     options, rows = view.table_options, max(int(view.row_count.sum()), 1)
     found: float = max(
