@@ -150,11 +150,7 @@ def recluster(
     if table is None:
         print_missing(location, as_json=as_json)
         return
-    if cluster_by is not None and cluster_by.strip().lower() == AUTO:
-        if plan is not None:
-            params.refuse("--plan was planned by the key that the table had: leave out --cluster-by auto")
-        cluster_by = follow_queries(table, dry_run=dry_run)
-    keyed = params.keyed_by(table, cluster_by)
+    keyed = params.keyed_by(table, key_given(table, cluster_by, plan, dry_run=dry_run))
     if dry_run:
         with progress("planning"):
             made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
@@ -165,6 +161,17 @@ def recluster(
     else:
         work = partial(carry_out_now, table, plan, plan_file, final=final, **selection, **keyed, **engine)
     print_recluster(prometheus.metered(metrics_file, table, work), as_json=as_json)
+
+
+def key_given(
+    table: tblctl.Table, terms: str | None, plan: tblctl.Plan | None, *, dry_run: bool
+) -> str | None:
+    """Return the key to plan by, where it is another one than the table's."""
+    if terms is None or terms.strip().lower() != AUTO:
+        return terms
+    if plan is not None:
+        params.refuse("--plan was planned by the key that the table had: leave out --cluster-by auto")
+    return follow_queries(table, dry_run=dry_run)
 
 
 def follow_queries(table: tblctl.Table, *, dry_run: bool) -> str | None:
