@@ -66,6 +66,8 @@ class WorkloadOptions:
         window: the last queries that count.
         alpha: seconds of queries that a second of rewriting has to save.
         maintain: blocks that no query of the window reads are merged by the rule of `runs`.
+        allowance: whoever plans limits the seconds of a plan to what earlier reclusters saved, less what they took, and
+            so many for each query (`maintain/credit.py`); None for no such limit.
     """
 
     window: int = option(default=4096, unit="queries", help="How many of the last queries count.")
@@ -79,6 +81,13 @@ class WorkloadOptions:
         default=True,
         unit="flag",
         help="Where no query of the window reads, also merge as policy runs does.",
+    )
+    allowance: float | None = option(
+        default=None,
+        unit="seconds",
+        help="Take no longer than reclusters have saved the queries of the log, less what they took, and so much for "
+        "each query.",
+        least=0,
     )
 
     def __post_init__(self) -> None:

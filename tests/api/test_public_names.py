@@ -207,7 +207,7 @@ NAMES = {
         --storage-option --table --text-column --time-column LOC [import|FILE]...
     """,
     "$ tblctl recluster": """
-        --maintain --no-maintain
+        --allowance --maintain --no-maintain
         --all --alpha --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
         --daily-bytes --day-column --day-rolling --debug --delete-file-threshold --delete-ratio-threshold
         --dry-run --engine --every-range --final --if-exists --include-unclustered --json --list-policies
@@ -219,7 +219,7 @@ NAMES = {
         --threshold --watch --where --window LOC...
     """,
     "$ tblctl plan": """
-        --maintain --no-maintain
+        --allowance --maintain --no-maintain
         --alpha --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column
         --day-rolling --debug --delete-file-threshold --delete-ratio-threshold --every-range --expires --final
         --include-unclustered --json --list --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups
