@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,16 +23,18 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 
-class Recorded:
+class Recorded(ABC):
     """A table whose queries are recorded, or imported from logs of engines."""
 
     _port: TablePort[Any]
 
+    @abstractmethod
     def _read(self, read: Callable[[Version], ResultT]) -> ResultT:
-        raise NotImplementedError
+        """Return what a function returns of the version that the handle is of."""
 
+    @abstractmethod
     def _require_live(self) -> None:
-        raise NotImplementedError
+        """Refuse a handle of an old version."""
 
     def workload(
         self, *, since: float | str | datetime.timedelta | None = None, limit: int = 10_000

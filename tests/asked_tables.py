@@ -6,10 +6,10 @@ import random
 from typing import Any
 
 import pyarrow as pa
+from query_logs import put
 
 import tblctl
-from tblctl.tableformat.workload.lines import Header, encode_header, encode_query
-from tblctl.tableformat.workload.place import log_path
+from tblctl.tableformat.workload.lines import encode_query
 
 SCHEMA = pa.schema([("t", pa.int64()), ("a", pa.int64()), ("s", pa.string())])
 ROWS, BLOCKS = 100, 8
@@ -31,11 +31,10 @@ def table_of(url: str, policy: str = "workload", **how: Any) -> tblctl.Table:
     return table
 
 
-def record(table: tblctl.Table, where: str, weight: float = 1e6) -> None:
-    """Put a query into the log of a table, as if it had run often."""
+def record(table: tblctl.Table, where: str, weight: float = 1e6, times: int = 20) -> None:
+    """Put a query into the log of a table, as if it had run some times."""
     port = table._port
     columns = (where.partition(" ")[0],)
     query = tblctl.Query(time=port.env.now(), where=where, columns=columns, weight=weight)
-    place = port.log_place()
-    lines = [encode_header(Header(table_id=port.newest().table_id)), *[encode_query(query)] * 20]
-    place.storage.write(log_path(place.folder, int(query.time * 1000), port.env.new_id()), b"".join(lines))
+    table_id = port.newest().table_id
+    put(port.log_place(), query.time, *[encode_query(query)] * times, table_id=table_id)
