@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tblctl import errors, spark
     from tblctl.advise.estimate import Estimate
     from tblctl.advise.gain import Gain
+    from tblctl.advise.key_choice import KeyChoice
     from tblctl.advise.layouts import LayoutEstimate, Layouts
     from tblctl.advise.suggest import Candidate, Suggestion
     from tblctl.delta import DeltaTable
@@ -104,6 +105,7 @@ _HOMES = {  # module, or module:name if the name differs there
     "Candidate": "tblctl.advise.suggest",
     "Estimate": "tblctl.advise.estimate",
     "Gain": "tblctl.advise.gain",
+    "KeyChoice": "tblctl.advise.key_choice",
     "LayoutEstimate": "tblctl.advise.layouts",
     "Layouts": "tblctl.advise.layouts",
     "Suggestion": "tblctl.advise.suggest",
@@ -185,6 +187,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "HotRange",
     "ImportedLog",
     "RealisedSaving",
+    "KeyChoice",
     "Suggestion",
     "Candidate",
     "Layouts",

@@ -64,6 +64,7 @@ class ParquetFolder(ClusteredTable):
     workload: Any = _Refused()
     import_workload: Any = _Refused()
     savings: Any = _Refused()
+    choose_key: Any = _Refused()
 
     def __getattr__(self, name: str) -> Any:
         """Explain that an operation of `Table` is not there."""

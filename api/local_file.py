@@ -20,9 +20,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     pipe, is written to itself.
     """
     given = Path(path)
-    _, *first = given.absolute().parts
-    is_device = first[:1] in (["dev"], ["proc"]) and first[:2] != ["dev", "shm"]  # a file system in memory
-    if is_device or (given.exists() and not given.is_file()):
+    if _is_device(given) or (given.exists() and not given.is_file()):
         yield given
         return
     target = Path(os.path.realpath(given))  # a link stays a link
@@ -34,6 +32,23 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _is_device(path: Path) -> bool:
+    """Return whether a path is one of devices or of processes: by its name, and by the file system that it is on.
+
+    Other file systems are mounted below /dev, such as one in memory.
+    """
+    root, *first = path.absolute().parts
+    if first[:1] not in (["dev"], ["proc"]):
+        return False
+    try:
+        there = path.parent.stat().st_dev
+    except OSError:
+        return False
+    return there in {
+        place.stat().st_dev for place in (Path(root, "dev"), Path(root, "proc")) if place.exists()
+    }
 
 
 def is_full(error: BaseException) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +14,7 @@ from tblctl.tableformat.model.options import parse_time
 from tblctl.tableformat.port import TablePort, Version
 
 if TYPE_CHECKING:
+    from tblctl.advise.key_choice import KeyChoice
     from tblctl.tableformat.workload.queries import Workload
     from tblctl.workload.importing import ImportedLog
     from tblctl.workload.report import WorkloadReport
@@ -21,16 +23,18 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 
-class Recorded:
+class Recorded(ABC):
     """A table whose queries are recorded, or imported from logs of engines."""
 
     _port: TablePort[Any]
 
+    @abstractmethod
     def _read(self, read: Callable[[Version], ResultT]) -> ResultT:
-        raise NotImplementedError
+        """Return what a function returns of the version that the handle is of."""
 
+    @abstractmethod
     def _require_live(self) -> None:
-        raise NotImplementedError
+        """Refuse a handle of an old version."""
 
     def workload(
         self, *, since: float | str | datetime.timedelta | None = None, limit: int = 10_000
@@ -98,6 +102,24 @@ class Recorded:
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         files = [os.fspath(path) for path in given]
         return import_logs(self._port, self._port.newest(), files, request)
+
+    def choose_key(self, *, workload: Workload | None = None) -> KeyChoice:
+        """Return the cluster key that the queries of late call for, and why. Nothing is changed.
+
+        Args:
+            workload: the queries; None for those of the table's log.
+
+        Raises:
+            InvalidOptionError: no queries are known.
+        """
+        from tblctl.advise.key_choice import key_for_queries
+        from tblctl.workload.log import workload_of
+
+        return self._read(
+            lambda version: key_for_queries(
+                self._port, version, workload_of(self._port, version) if workload is None else workload
+            )
+        )
 
     def savings(self, *, limit: int = 50, workload: Workload | None = None) -> tuple[RealisedSaving, ...]:
         """Return for each recluster what it took, and what it saved the queries that ran since, newest first.

@@ -268,12 +268,13 @@ class Table(ClusteredTable):
 
     # -- changing what it is --------------------------------------------------------------------------------------
 
-    def set_cluster_key(self, terms: str | Sequence[str]) -> WriteOutcome:
+    def set_cluster_key(self, terms: str | Sequence[str], *, why: str = "") -> WriteOutcome:
         """Cluster by other terms from now on. Nothing is rewritten; blocks in another order count as unclustered.
 
         Args:
             terms: as for `tblctl.create`; or "same", which makes new boundaries for a zorder or hilbert key from the
                 rows of now.
+            why: the reason, for the history.
 
         Raises:
             InvalidKeyError: the terms are not valid; or there are no rows to make a curve or a tree from.
@@ -281,7 +282,7 @@ class Table(ClusteredTable):
         """
         native = self._live()
         started = native.env.elapsed()
-        return _write_outcome("alter", native.env, started, native.set_key(terms), "")
+        return _write_outcome("alter", native.env, started, native.set_key(terms, why), "")
 
     def drop_cluster_key(self) -> WriteOutcome:
         """Remove the cluster key: later writes are not clustered."""

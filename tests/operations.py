@@ -215,6 +215,7 @@ TRIED_ELSEWHERE = {
     "export": "reads as `scan` does, and writes elsewhere: native/test_export.py",
     "close": "waits for work of its process: api/test_background.py",
     "import_workload": "writes one object, which nothing names: workload/test_import.py",
+    "choose_key": "reads as `info` and `workload` do: api/test_key_choice.py",
     "savings": "reads as `compare` and `workload` do: api/test_savings.py",
     "workload": "lists and reads logs that nothing names: workload/test_recording.py",
 }

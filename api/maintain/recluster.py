@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tblctl.maintain.credit import within_savings
 from tblctl.maintain.experience import rates_at_hand, rates_of
 from tblctl.maintain.loop import Committed, Done, Idle, LoopState, ReclusterJob, Retry, Step, Totals
 from tblctl.maintain.newest import GONE
@@ -120,7 +121,7 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
         require_given(job.port, version, job.plan)
     if job.endless and state.nothing:  # it was idle
         has_workload = job.workload is not None or wants_workload(job.request.policy)
-        if version.id == state.version and not state.failed and not has_workload:
+        if version.id == state.version and not (state.failed or has_workload):
             return _idle(job, state, version.id)
         state = replace(state, failed=frozenset())
     else:
@@ -177,7 +178,8 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
     if job.plan is not None or view is None:  # a view is missing only where a plan was given
         assert job.plan is not None
         return _given(job, job.plan, version, view), state.policy
-    request = _within_budget(job, state, paced(job.request, state.most_groups, state.most_blocks))
+    paced_request = paced(job.request, state.most_groups, state.most_blocks)
+    request = within_savings(_within_budget(job, state, paced_request), job.port, version)
     # What such a policy chooses depends on the rates: a plan of it and a run have to know the same ones.
     find = rates_of if wants_workload(request.policy) else rates_at_hand
     found = planned(
@@ -219,8 +221,7 @@ def _within_budget(job: ReclusterJob, state: LoopState, request: Request) -> Req
     """
     if job.endless or not state.totals.rounds:
         return request
-    seconds = job.port.env.elapsed() - (state.began or 0.0)
-    budget = left_of(request.options.budget, state.spent, seconds)
+    budget = left_of(request.options.budget, state.spent, job.port.env.elapsed() - (state.began or 0.0))
     return replace(request, options=replace(request.options, budget=budget))
 
 
@@ -236,9 +237,8 @@ def _most_groups(job: ReclusterJob, state: LoopState, outcome: RoundOutcome) -> 
 def _most_blocks(job: ReclusterJob, state: LoopState, outcome: RoundOutcome) -> int | None:
     """Return how many blocks the next round may have. One that goes on for groups that were put back has the rest."""
     most = state.most_blocks or job.request.options.budget.max_blocks
-    if most is None or not outcome.put_back or job.request.final or job.endless:
-        return state.most_blocks
-    return blocks_left(most, outcome.groups)
+    goes_on = outcome.put_back and not (job.request.final or job.endless)
+    return state.most_blocks if most is None or not goes_on else blocks_left(most, outcome.groups)
 
 
 def _without_groups(job: ReclusterJob, state: LoopState, plan: Plan) -> Step:
@@ -251,24 +251,20 @@ def _without_groups(job: ReclusterJob, state: LoopState, plan: Plan) -> Step:
 def _idle(job: ReclusterJob, state: LoopState, version: str) -> Idle:
     env, waits = job.port.env, job.waits
     wait = wait_seconds(env, state.idle, waits.first_idle_seconds, waits.longest_idle_seconds)
-    state = replace(state, idle=state.idle + 1)
-    return Idle(state=state, until_seconds=env.elapsed() + wait, version=version)
+    return Idle(
+        state=replace(state, idle=state.idle + 1), until_seconds=env.elapsed() + wait, version=version
+    )
 
 
 def _after_round(job: ReclusterJob, state: LoopState, plan: Plan, outcome: RoundOutcome) -> Step:
-    failed = {
-        path
-        for group in outcome.groups
-        if group.status == FAILED
-        for path in plan.groups[group.number].blocks
-    }
-    failed |= state.failed
+    fresh = [group.number for group in outcome.groups if group.status == FAILED]
+    failed = state.failed.union(*(plan.groups[number].blocks for number in fresh))
     state = replace(
         state,
         totals=state.totals.plus(outcome.commits, outcome.groups),
         spent=state.spent.plus(outcome.groups),
         groups=outcome.groups if job.endless else (*state.groups, *outcome.groups),
-        failed=frozenset(failed),
+        failed=failed,
         fruitless=0 if outcome.version else state.fruitless + 1,
         most_groups=_most_groups(job, state, outcome),
         most_blocks=_most_blocks(job, state, outcome),
@@ -316,8 +312,9 @@ def _given_up(job: ReclusterJob, state: LoopState) -> Step:
     if not job.endless:
         return Done(state=replace(state, note=f"stopped: {why}; run it again later"))
     longest = job.waits.longest_retry_seconds
-    wait = wait_seconds(job.port.env, 0, longest, longest)
-    return Retry(state=replace(state, note=why), after_seconds=wait)
+    return Retry(
+        state=replace(state, note=why), after_seconds=wait_seconds(job.port.env, 0, longest, longest)
+    )
 
 
 class _Watch:

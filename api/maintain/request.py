@@ -66,6 +66,7 @@ class Request:
         on_conflict: what to do in a conflict.
         commit_every: when a round commits before its end.
         workload: the queries that the policy is to follow; None for those that the table's log has.
+        limited_by: why the budget is smaller than asked for, for people; empty if it is not.
     """
 
     policy: Policy
@@ -77,6 +78,7 @@ class Request:
     progress: Progress | None = None
     asked: Mapping[str, Any] | SelectOptions | None = None
     workload: Workload = None
+    limited_by: str = ""
 
     @property
     def may_plan_again(self) -> bool:
@@ -201,6 +203,9 @@ def make_plan(
     """
     request = request.on(version)
     version, view = selectable(version, request)
+    from tblctl.maintain.credit import within_savings
+
+    request = within_savings(request, port, version)
     workload = workload_of_request(request, port, version)
     found = planned(version, view, request, pending=pending, workload=workload, rates=rates, env=env).plan
     warn_of_other_order(version, request, found)
@@ -330,7 +335,10 @@ def planned(
         rng=env.random,
         with_advice=with_advice,
     )
-    return replace(found, plan=with_boundaries(version, found.plan))
+    plan = with_boundaries(version, found.plan)
+    if request.limited_by and "max_seconds" in {item.rule for item in plan.rejected}:
+        plan = replace(plan, note=f"{plan.note}; {request.limited_by}")
+    return replace(found, plan=plan)
 
 
 def with_boundaries(version: Version, plan: Plan) -> Plan:

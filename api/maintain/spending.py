@@ -65,15 +65,14 @@ def left_of(budget: Budget, spent: Spent, seconds: float) -> Budget:
 
 def used_up(plan: Plan, budget: Budget) -> Plan:
     """Return a plan for the rest of a budget. If that left no room for groups, its note says what it leaves out."""
+    limits = {rule: limit for rule in SPENDING if (limit := getattr(budget, rule)) is not None}
     short = [item for item in plan.rejected if item.rule in plan.options.limits]
-    named = {rule: getattr(budget, rule) for rule in SPENDING if any(item.rule == rule for item in short)}
+    named = {rule: limit for rule, limit in limits.items() if any(item.rule == rule for item in short)}
     if plan.groups or not named:
         return plan
     blocks, size = sum(item.blocks for item in short), size_text(sum(item.size_bytes for item in short))
-    limits = " and ".join(
+    texts = " and ".join(
         f"{rule}, {size_text(limit) if rule == 'max_bytes' else limit}" for rule, limit in named.items()
     )
-    note = (
-        f"the rest of the budget ({limits}) holds no further group: it leaves out {blocks} blocks of {size}"
-    )
+    note = f"the rest of the budget ({texts}) holds no further group: it leaves out {blocks} blocks of {size}"
     return replace(plan, note=note)

@@ -223,11 +223,15 @@ WHERE = click.option("--where", metavar="CONDITION", help="SQL: only rows for wh
 WHERE_BLOCKS = click.option(
     "--where", metavar="CONDITION", help="SQL: only blocks that may hold rows for which this is true."
 )
-CLUSTER_BY_ICEBERG = click.option(
+_CLUSTER_BY = (
+    "Iceberg: the cluster key, if it is not to be the table's sort order. The first commit keeps it as the table's "
+    "property tblctl.cluster-by."
+)
+CLUSTER_BY_ICEBERG = click.option("--cluster-by", metavar="TERMS", help=_CLUSTER_BY)
+CLUSTER_BY_OR_AUTO = click.option(
     "--cluster-by",
     metavar="TERMS",
-    help="Iceberg: the cluster key, if it is not to be the table's sort order. The first commit keeps it as the "
-    "table's property tblctl.cluster-by.",
+    help=f"{_CLUSTER_BY} auto, for any table: choose the key by its log of queries, and say why.",
 )
 
 

@@ -13,7 +13,7 @@ import tblctl
 from tblctl.cli.arguments import params
 from tblctl.cli.command import command
 from tblctl.cli.show import output, render
-from tblctl.cli.show.outcomes import predicted_clause, recluster_clause
+from tblctl.cli.show.outcomes import key_clause, predicted_clause, recluster_clause
 from tblctl.cli.show.progress import progress
 from tblctl.local_file import why_unwritten
 
@@ -194,7 +194,9 @@ def history(
         render.print_json([snapshot.to_dict() for snapshot in snapshots])
         return
     notes = [
-        recluster_clause(s.detail) + predicted_clause(s.detail) if s.operation == "recluster" else ""
+        recluster_clause(s.detail) + predicted_clause(s.detail)
+        if s.operation == "recluster"
+        else key_clause(s.detail)
         for s in snapshots
     ]
     names = ["snapshot", "time (UTC)", "operation", "added", "removed", "rows", "blocks", "size", "tags"]

@@ -24,6 +24,9 @@ from tblctl.cli.show.plans import PLAN_JSON
 from tblctl.cli.show.policies import POLICIES_JSON, print_policies
 from tblctl.cli.show.progress import progress
 
+AUTO = "auto"
+"""What `--cluster-by` takes for the key that queries call for."""
+
 OLDEST = "oldest"
 """What `--pending` without an id stands for."""
 
@@ -73,7 +76,7 @@ OLDEST = "oldest"
     "each takes groups that no other one took.",
 )
 @params.PLANS_AT
-@params.CLUSTER_BY_ICEBERG
+@params.CLUSTER_BY_OR_AUTO
 @click.option(
     "--watch",
     "every",
@@ -147,7 +150,7 @@ def recluster(
     if table is None:
         print_missing(location, as_json=as_json)
         return
-    keyed = params.keyed_by(table, cluster_by)
+    keyed = params.keyed_by(table, key_given(table, cluster_by, plan, dry_run=dry_run))
     if dry_run:
         with progress("planning"):
             made = planned(table, limits, final=final, policy=policy, where=where, **keyed)
@@ -158,6 +161,38 @@ def recluster(
     else:
         work = partial(carry_out_now, table, plan, plan_file, final=final, **selection, **keyed, **engine)
     print_recluster(prometheus.metered(metrics_file, table, work), as_json=as_json)
+
+
+def key_given(
+    table: tblctl.Table, terms: str | None, plan: tblctl.Plan | None, *, dry_run: bool
+) -> str | None:
+    """Return the key to plan by, where it is another one than the table's."""
+    if terms is None or terms.strip().lower() != AUTO:
+        return terms
+    if plan is not None:
+        params.refuse("--plan was planned by the key that the table had: leave out --cluster-by auto")
+    return follow_queries(table, dry_run=dry_run)
+
+
+def follow_queries(table: tblctl.Table, *, dry_run: bool) -> str | None:
+    """Give the table the key that its queries call for, and say why.
+
+    That of an Iceberg table is returned: its first commit keeps it. With --dry-run nothing is changed.
+    """
+    with progress("choosing the key"):
+        choice = table.choose_key()
+    terms = ", ".join(choice.cluster_by)
+    now = ", ".join(choice.present) or "none"
+    if not choice.changes:
+        say(f"tblctl: the cluster key stays {now}: {choice.why}")
+        return None
+    is_native = isinstance(table, tblctl.Table)
+    would = "would be" if dry_run else "is now"
+    more = f" (what follows is planned by {now})" if dry_run and is_native else ""
+    if is_native and not dry_run:
+        table.set_cluster_key(choice.cluster_by, why=choice.why)
+    say(f"tblctl: the cluster key {would} {terms} instead of {now}: {choice.why}{more}")
+    return None if is_native else terms
 
 
 def carry_out_now(

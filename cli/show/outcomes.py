@@ -183,6 +183,14 @@ def recluster_clause(detail: Mapping[str, Any]) -> str:
     )
 
 
+def key_clause(detail: Mapping[str, Any]) -> str:
+    """Return why a commit changed the cluster key, and what rows were sorted by beside it; empty if it does not say."""
+    why, beside = detail.get("why"), detail.get("sorted_by")
+    if isinstance(why, str) and isinstance(detail.get("cluster_by"), list):
+        return f"by {', '.join(map(str, detail['cluster_by']))}: {why}"
+    return f"sorted by {', '.join(map(str, beside))}" if isinstance(beside, list) else ""
+
+
 def predicted_clause(detail: Mapping[str, Any]) -> str:
     """Return what a recluster took against what was predicted; empty where its writer recorded neither."""
     run = detail["recluster"]

@@ -66,6 +66,8 @@ class WorkloadOptions:
         window: the last queries that count.
         alpha: seconds of queries that a second of rewriting has to save.
         maintain: blocks that no query of the window reads are merged by the rule of `runs`.
+        allowance: whoever plans limits the seconds of a plan to what earlier reclusters saved, less what they took, and
+            so many for each query (`maintain/credit.py`); None for no such limit.
     """
 
     window: int = option(default=4096, unit="queries", help="How many of the last queries count.")
@@ -79,6 +81,13 @@ class WorkloadOptions:
         default=True,
         unit="flag",
         help="Where no query of the window reads, also merge as policy runs does.",
+    )
+    allowance: float | None = option(
+        default=None,
+        unit="seconds",
+        help="Take no longer than reclusters have saved the queries of the log, less what they took, and so much for "
+        "each query.",
+        least=0,
     )
 
     def __post_init__(self) -> None:
@@ -119,7 +128,7 @@ class Workload:
         chosen = np.flatnonzero(view.selectable & (levels < MOST_LEVEL))
         everything = compiled.blocks(asked, rates or DEFAULT_RATES)
         blocks = everything.pick(chosen)
-        block_rows = _full_rows(view)
+        block_rows = full_rows(view)
         found = regroups(
             blocks,
             asked,
@@ -246,7 +255,7 @@ def _maintained(view: TableView, unread: Mask, budget: Budget) -> Decision:
     )
 
 
-def _full_rows(view: TableView) -> float:
+def full_rows(view: TableView) -> float:
     """Return about how many rows a full block has."""
     options, rows = view.table_options, max(int(view.row_count.sum()), 1)
     found: float = max(

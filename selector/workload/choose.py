@@ -81,7 +81,7 @@ def regroups(
     blocks, reads = blocks.pick(worth), reads[worth]
     partition = None if partition is None else partition[worth]
     waste = wasted(blocks, asked, keys)
-    split = _Split(blocks, asked, reads, block_rows, alpha, group_seconds, partition)
+    split = Split(blocks, asked, reads, block_rows, alpha, group_seconds, partition)
     best, choice = np.full(len(blocks), -np.inf), np.full(len(blocks), -1)
     for number, key in enumerate(keys):
         for group in split.groups(
@@ -100,7 +100,7 @@ def regroups(
 
 
 @dataclass(frozen=True, eq=False)
-class _Split:
+class Split:
     """Blocks, cut into groups by key."""
 
     blocks: Blocks

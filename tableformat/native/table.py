@@ -226,8 +226,8 @@ class NativeTable:
         self._known = published.snapshot
         return published
 
-    def set_key(self, terms: str | Sequence[str]) -> Published:
-        """Commit another cluster key. A new curve or tree is made from the rows of now.
+    def set_key(self, terms: str | Sequence[str], why: str = "") -> Published:
+        """Commit another cluster key, with a reason if there is one. A new curve or tree is made from the rows of now.
 
         Rows are read once for each schema, not again after every lost race: others may commit faster than that.
         """
@@ -241,7 +241,7 @@ class NativeTable:
                 made[place] = layout_of_table(self.storage, head, key)
             return made[place]
 
-        return self.change(lambda head: alter.set_key(head, terms, make_layout))
+        return self.change(lambda head: alter.set_key(head, terms, make_layout, why))
 
     def roll_back(self, sequence: int) -> Published:
         """Restore the table as of the snapshot `sequence`."""

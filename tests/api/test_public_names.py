@@ -23,7 +23,7 @@ NAMES = {
         Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
         ColumnUse
         DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome HotRange
-        IcebergTable ImportedLog ImportOutcome LayoutEstimate Layouts MeasuredVersion
+        IcebergTable ImportedLog ImportOutcome KeyChoice LayoutEstimate Layouts MeasuredVersion
         OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress Query RangeShare RealisedSaving
         Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable
         Table TableOptions WatchedRound Workload WorkloadReport WriteOutcome
@@ -117,6 +117,7 @@ NAMES = {
     "RealisedSaving": """
         after_seconds before_seconds note paid_back policy queries saved_seconds snapshot spent_seconds timestamp unused
     """,
+    "KeyChoice": "after_seconds before_seconds changes cluster_by present queries rewrite_seconds why",
     "ColumnUse": "column equal hot listed other prefix range share share_after share_before",
     "HotRange": "high low share",
     "ImportedLog": "kind left_out path queries stand_for undated unused was_known",
@@ -207,7 +208,7 @@ NAMES = {
         --storage-option --table --text-column --time-column LOC [import|FILE]...
     """,
     "$ tblctl recluster": """
-        --maintain --no-maintain
+        --allowance --maintain --no-maintain
         --all --alpha --branch --catalog-option --cluster-by --clustering-depth --commit-every --cube-bytes
         --daily-bytes --day-column --day-rolling --debug --delete-file-threshold --delete-ratio-threshold
         --dry-run --engine --every-range --final --if-exists --include-unclustered --json --list-policies
@@ -219,7 +220,7 @@ NAMES = {
         --threshold --watch --where --window LOC...
     """,
     "$ tblctl plan": """
-        --maintain --no-maintain
+        --allowance --maintain --no-maintain
         --alpha --branch --cancel --catalog-option --cluster-by --clustering-depth --cube-bytes --day-column
         --day-rolling --debug --delete-file-threshold --delete-ratio-threshold --every-range --expires --final
         --include-unclustered --json --list --max-blocks --max-bytes --max-cost --max-group-bytes --max-groups
@@ -325,6 +326,7 @@ SIGNATURES = {
             "limit=10000)"
         ),
         "workload(*, since=None, limit=10000)",
+        "choose_key(*, workload=None)",
         "savings(*, limit=50, workload=None)",
         "info(columns=None, where=None, *, worst=5, boxes=False)",
         "pending_plans(*, plans_at=None)",
@@ -383,7 +385,7 @@ SIGNATURES = {
         "rollback(to)",
         "scan(where=None, columns=None, limit=None)",
         ("schedule(policy=None, where=None, options=None, *, expires='7d', plans_at=None, workload=None)"),
-        "set_cluster_key(terms)",
+        "set_cluster_key(terms, *, why='')",
         "set_options(values)",
         "suggest(predicates=None, *, layouts=False)",
         "tag(name, at=None)",
@@ -393,6 +395,7 @@ SIGNATURES = {
         "update(set, where=None, *, progress=None)",
         "widen_column(path, type)",
         "workload(*, since=None, limit=10000)",
+        "choose_key(*, workload=None)",
         "savings(*, limit=50, workload=None)",
     ],
     "Scan": [
@@ -484,6 +487,7 @@ SIGNATURES = {
     ],
     "WatchedRound": ["to_dict()"],
     "WorkloadReport": ["to_dict()"],
+    "KeyChoice": ["to_dict()"],
     "RealisedSaving": ["to_dict()"],
     "ColumnUse": ["to_dict()"],
     "ImportedLog": ["to_dict()"],

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from asked_tables import record
 
 import tblctl
 from tblctl import errors
@@ -14,8 +15,6 @@ from tblctl.maintain.request import _condition_boxes as boxes_of_condition
 from tblctl.selector.policies.workload import Workload
 from tblctl.tableformat.model.curve import is_bare
 from tblctl.tableformat.native.read import layouts
-from tblctl.tableformat.workload.lines import Header, encode_header, encode_query
-from tblctl.tableformat.workload.place import log_path
 from tblctl.workload import log
 
 SCHEMA = pa.schema([("t", pa.int64()), ("a", pa.int64()), ("s", pa.string()), ("b", pa.float64())])
@@ -48,15 +47,6 @@ def asked(*conditions: str, weight: float = 50_000.0, columns: tuple[str, ...] =
 
 SMALL: dict[str, Any] = {"alpha": 1e-3}
 """These tables are so small that what a group costs besides its blocks would decide."""
-
-
-def record(table: tblctl.Table, where: str, times: int = 100) -> None:
-    """Put a query into the log of a table, as if it had run some times."""
-    port = table._port
-    query = tblctl.Query(time=port.env.now(), where=where, columns=(where.partition(" ")[0],), weight=100.0)
-    place = port.log_place()
-    lines = [encode_header(Header(table_id=port.newest().table_id)), *[encode_query(query)] * times]
-    place.storage.write(log_path(place.folder, int(query.time * 1000), port.env.new_id()), b"".join(lines))
 
 
 def blocks_read(table: tblctl.Table, where: str) -> int:
@@ -192,7 +182,7 @@ def test_a_workload_that_is_handed_in_is_followed_and_the_log_is_not_read(
     memory_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = table_of(memory_url)
-    record(table, "b between 0.1 and 0.12")
+    record(table, "b between 0.1 and 0.12", weight=100.0)
     assert table.plan("workload", options=SMALL).groups[0].why.startswith("by b: ")
 
     def read_log(*_: object, **__: object) -> None:
@@ -209,7 +199,7 @@ def test_a_workload_that_is_handed_in_is_followed_and_the_log_is_not_read(
 def test_a_scheduled_plan_follows_the_log_or_the_workload_that_is_handed_in(memory_url: str) -> None:
     table = table_of(memory_url)
     assert not table.schedule("workload", options=SMALL, workload=asked("a >= 0")).plan.groups
-    record(table, NARROW)
+    record(table, NARROW, weight=100.0)
     kept = table.schedule("workload", options=SMALL)
     assert kept.plan.groups[0].why.startswith("by a: ")
     assert table.recluster_pending().committed_groups == 1

@@ -64,6 +64,7 @@ def test_files_are_sorted_by_what_queries_ask_for_and_rows_stay(lake: Lake, raw:
     how: dict[str, Any] = {"policy": "workload", "workload": asked(NARROW), "options": SMALL}
     (group,) = table.plan(**how).groups
     assert group.why.startswith("by a: queries of the window read it in ")
+    assert table.choose_key(workload=asked(NARROW)).cluster_by == ("a",)
     outcome = table.recluster(**how, final=True)
     assert (outcome.policy, outcome.failed_groups, outcome.conflicted_groups) == ("workload", 0, 0)
     assert rows_of(raw) == before

@@ -61,12 +61,13 @@ TRIED_ELSEWHERE = {
     "cancel_plan",
     "import_workload",
     "workload",
+    "choose_key",
     "savings",
     "close",
 }
-"""The last one waits for work of this process alone. Logs of queries are one object each, which nothing
-names; savings read them, and versions as `compare` does. The first two read as `info` and `history` do. Plans lie in a
-storage of their own, as those of native tables do."""
+"""The last one waits for work of this process alone. Logs of queries are one object each, which nothing names. Savings
+and the choice of a key read them, and versions as `compare` does. The first two read as `info` and `history` do. Plans
+lie in a storage of their own, as those of native tables do."""
 
 
 def test_every_public_operation_is_tried() -> None:

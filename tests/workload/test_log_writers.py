@@ -9,23 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from query_logs import SOON, TABLE, place
 
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.workload.place import LogPlace
 from tblctl.tableformat.workload.queries import BlockUse, Query
 from tblctl.tableformat.workload.reader import log_files, read_log
-from tblctl.tableformat.workload.writer import LIMITS, Limits, LogWriter, _Log, _Writers, writer_of
+from tblctl.tableformat.workload.writer import LIMITS, LogWriter, _Log, _Writers, writer_of
 
-TABLE = "ab" * 16
-SOON = Limits(flush_queries=1_000_000, flush_seconds=600.0)
 PATIENCE_SECONDS = 60.0
 
 PLAIN = Query(time=1.0, where="")
-
-
-def place(path: Path, **options: Any) -> LogPlace:
-    return LogPlace(storage=Storage(path / "table", options), folder="workload/")
 
 
 def log(name: str) -> _Log:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from query_logs import SOON, TABLE, at, line, place, put
 
-from tblctl.tableformat.environment import SYSTEM, Environment
+from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.workload.lines import (
     MOST_LINE_BYTES,
@@ -22,10 +23,7 @@ from tblctl.tableformat.workload.lines import (
 from tblctl.tableformat.workload.place import LogPlace, log_file, log_path
 from tblctl.tableformat.workload.queries import MOST_BLOCKS, BlockUse, Query
 from tblctl.tableformat.workload.reader import log_files, read_log
-from tblctl.tableformat.workload.writer import Limits, LogWriter
-
-TABLE = "ab" * 16
-SOON = Limits(flush_queries=1_000_000, flush_seconds=600.0)
+from tblctl.tableformat.workload.writer import LogWriter
 
 WHOLE = Query(
     time=1_764_132_373.123,
@@ -47,23 +45,6 @@ WHOLE = Query(
     ),
     tested=(("x", ">"),),
 )
-
-
-def at(seconds: float) -> Environment:
-    return dataclasses.replace(SYSTEM, now=lambda: seconds)
-
-
-def place(tmp_path: Any) -> LogPlace:
-    return LogPlace(storage=Storage(tmp_path / "table"), folder="workload/")
-
-
-def put(log: LogPlace, seconds: float, *lines: bytes, table_id: str = TABLE) -> None:
-    name = log_path(log.folder, int(seconds * 1000), SYSTEM.new_id())
-    log.storage.write(name, b"".join([encode_header(Header(table_id=table_id)), *lines]))
-
-
-def line(time: float, where: str = "") -> bytes:
-    return encode_query(Query(time=time, where=where))
 
 
 def test_a_query_is_read_as_it_was_written() -> None:

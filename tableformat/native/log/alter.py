@@ -123,8 +123,8 @@ MakeLayout = Callable[[Snapshot, Key], tuple[tuple[Term, ...], tuple[tuple[str, 
 """Makes the terms and parameters of a curve or a tree from the rows of a snapshot."""
 
 
-def set_key(head: Snapshot, terms: str | Sequence[str], make_layout: MakeLayout) -> Snapshot:
-    """Return the head with the cluster key `terms`. A definition that the table had before keeps its id.
+def set_key(head: Snapshot, terms: str | Sequence[str], make_layout: MakeLayout, why: str = "") -> Snapshot:
+    """Return the head with the cluster key `terms`, and why. A definition that the table had before keeps its id.
 
     It gets a new id if a column of it was ever widened: widening checks only live sorts, and a bucket of a date differs
     from the bucket of the same moment. A live curve keeps its boundaries, unless `terms` are `SAME`; an ended one that
@@ -145,7 +145,7 @@ def set_key(head: Snapshot, terms: str | Sequence[str], make_layout: MakeLayout)
     sort = same[0] if same else made or _new_sort(head, key, make_layout)
     sorts = {**head.sorts, sort.id: sort}
     changed = dataclasses.replace(head, sorts=sorts, cluster_key_id=sort.id, live_beside=())
-    detail = {"cluster_by": list(key.texts(head.schema))}
+    detail = {"cluster_by": list(key.texts(head.schema)), **({"why": why} if why else {})}
     return summarised(changed.without_ended_layouts(), "alter", detail)
 
 
