@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tblctl.results import Outcome
     from tblctl.tableformat.folder.listing import Files
     from tblctl.tableformat.folder.rows import FolderRows
+    from tblctl.tableformat.model.record import BlockRecord
+    from tblctl.tableformat.native.write.writer import BlockWriter
     from tblctl.tableformat.progress import Progress
 
 COMMIT_FILES = 10_000
@@ -161,11 +163,26 @@ def input_of(
 ) -> InputRows:
     """Return the rows of some files for a write."""
     (name, schema), *others = rows.schemas
+    left = [int(place) for place in places]
+    taken_bytes = 0
+
+    def report(done: int, total: int | None, unit: str) -> None:
+        if progress:
+            progress(taken_bytes + done, total, unit)
+
+    def copy(writer: BlockWriter) -> list[BlockRecord]:
+        nonlocal taken_bytes
+        found = rows.take_whole(left, writer.options, writer.copy_file, report)
+        taken_bytes = int(rows.files.size_bytes[list(found)].sum())
+        left[:] = [place for place in left if place not in found]
+        return list(found.values())
+
     return InputRows(
         schema=schema,
-        read=lambda: rows.read([int(place) for place in places], progress),
+        read=lambda: rows.read(left, report),
         name=name,
         others=tuple(others),
+        copy=copy,
     )
 
 

@@ -201,6 +201,7 @@ class NativeTable:
             everything=everything,
             assign=None if assign is None else lambda schema: _assignments(schema, assign),
             rows=None if source is None else lambda schema: _rows_of(source, schema),
+            copy=None if source is None else source.copy,
             staged=staged,
             batch=batch,
             taken=taken,

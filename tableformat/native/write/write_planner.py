@@ -65,6 +65,7 @@ class Write:
         everything: it removes or changes all rows, whatever `select` returns.
         assign: new values for those rows; None to remove them.
         rows: new rows to add; None for none.
+        copy: writes whole files undecoded; `rows` is asked for those of the others then. None for none.
         staged: a staged write with new rows to add; None for none. The operation publishes or deletes its blocks.
         batch: of a stream, committed only once; None for no stream.
         taken: files whose rows it adds; None if it adds none of files that are taken once.
@@ -77,6 +78,7 @@ class Write:
     everything: bool = False
     assign: Assign | None = None
     rows: Rows | None = None
+    copy: Callable[[BlockWriter], Sequence[BlockRecord]] | None = None
     staged: StagedWrite | None = None
     batch: Batch | None = None
     taken: Taken | None = None
@@ -191,11 +193,14 @@ class Planner:
             if write.rows is None:
                 return []
             budget = write.memory_bytes or layout.options.memory_bytes
+            writer = self._writer(layout)
+            whole = write.copy(writer) if write.copy else ()
             stream = write.rows(layout.schema)
             self.fresh_schema_id = layout.schema_id
-            self._fresh = self._writer(layout).write_stream(
-                stream, memory_bytes=budget, progress=write.progress
-            )
+            self._fresh = [
+                *whole,
+                *writer.write_stream(stream, memory_bytes=budget, progress=write.progress),
+            ]
         return self._fresh
 
     def _look_at_new_segments(self, head: Snapshot, layout: Layout) -> None:
