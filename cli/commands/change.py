@@ -153,18 +153,26 @@ def delete(*, location: str, where: str, storage_options: dict[str, Any], as_jso
     help="New values, literals only: \"a = 0, b = 'x', c = NULL\". Repeatable.",
 )
 @params.WHERE
+@click.option("--all", "every_row", is_flag=True, help="Change all rows; needed without --where.")
 def update(
     *,
     location: str,
     assignments: tuple[str, ...],
     where: str | None,
+    every_row: bool,
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Set columns of rows to new values.
 
-    Changes the rows for which the condition is true, or all rows if there is no condition.
+    Changes the rows for which the condition is true, or all rows with --all.
     """
+    if every_row == (where is not None):
+        params.refuse(
+            "--where and --all exclude each other"
+            if every_row
+            else "say which rows to change: --where CONDITION, or --all for all rows"
+        )
     table = tblctl.open(location, storage_options=storage_options)
     with progress("updating") as report:
         outcome = table.update(", ".join(assignments), where=where, progress=report)

@@ -185,7 +185,7 @@ NAMES = {
         --as-of --columns --debug --explain --json --limit --output --report --storage-option --where LOC
     """,
     "$ tblctl delete": "--debug --json --storage-option --where LOC",
-    "$ tblctl update": "--debug --json --set --storage-option --where LOC",
+    "$ tblctl update": "--all --debug --json --set --storage-option --where LOC",
     "$ tblctl overwrite": "--debug --hive --json --memory --no-hive --storage-option --where FILE... LOC",
     "$ tblctl alter": """
         --add-column --cluster-by --debug --drop-cluster-by --drop-column --json --rename-column --set
