@@ -111,12 +111,7 @@ def import_files(
 @params.NATIVE_LOCATION
 @click.argument("directory", metavar="DIR")
 @params.WHERE
-@click.option(
-    "--columns",
-    metavar="NAMES",
-    callback=params.read_names,
-    help="Only these columns, in this order: a,b,c.d",
-)
+@params.COLUMNS
 @click.option(
     "--overwrite", is_flag=True, help="Replace the Parquet files in DIR, once all new ones are written."
 )
