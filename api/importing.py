@@ -26,11 +26,11 @@ from tblctl.sources import Paths, Source, find_sources
 from tblctl.tableformat.environment import SYSTEM
 from tblctl.tableformat.errors import InvalidOptionError
 from tblctl.tableformat.import_lists import COLUMNS
+from tblctl.tableformat.native.write.input_rows import InputRows
 from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
     from tblctl.tableformat.model.schema.schema import Schema
-    from tblctl.tableformat.native.write.input_rows import InputRows
     from tblctl.tableformat.progress import Progress
 
 COMMIT_BYTES = 4 << 30
@@ -54,8 +54,8 @@ class Target(Protocol):
         """Return the files that the table took; None if there is no table. Refuse another cluster key than it has."""
         ...
 
-    def require_apart(self, sources: Sequence[Source]) -> None:
-        """Refuse sources in which the next import would find the table's own files."""
+    def apart(self, sources: Sequence[Source]) -> Sequence[Source]:
+        """Return the sources; refuse those in which the next import would find the table's own files."""
         ...
 
     def create(self, work: Sequence[Work]) -> None:
@@ -94,6 +94,7 @@ def import_parquet(
     hive: bool | None = None,
     cluster_by: str | Sequence[str] = (),
     recluster: bool = False,
+    accept_changed: bool = False,
     memory_bytes: int | None = None,
     commit_bytes: int = COMMIT_BYTES,
     storage_options: Mapping[str, Any] | None = None,
@@ -109,11 +110,11 @@ def import_parquet(
 
     Args:
         source: a folder, a glob or a file, or several.
-        location: of the table, a path or an fsspec URL; or `iceberg://CATALOG/NAMESPACE.TABLE`. A new Iceberg table is
-            unpartitioned, with the cluster key as its sort order; its namespace must exist.
+        location: of the table: a path, an fsspec URL, or `iceberg://CATALOG/NAMESPACE.TABLE` (unpartitioned if new).
         hive: as for `Table.append`.
         cluster_by: the cluster key of a new table, as `tblctl.create` takes it. A table that exists must have it.
         recluster: carry out one round after the last commit.
+        accept_changed: files that were written again count as taken as they are now, and are not reported again.
         memory_bytes: memory for rows, which are sorted by the cluster key; None for the table's option.
         commit_bytes: commit after about as many bytes of files.
         storage_options: options of the fsspec filesystem, for the files and the table.
@@ -125,20 +126,19 @@ def import_parquet(
         InvalidDataError: files are empty, cut short, encrypted or no Parquet: nothing was committed. Or a file is
             damaged, or was written meanwhile: earlier commits stay.
         SchemaMismatchError: files do not fit together, or do not fit the table; names a file and its differences.
-        InvalidOptionError: no such files; the table lies in a source; or `hive` is None, and folders have columns; or
-            tblctl adds no rows to such an Iceberg table.
+        InvalidOptionError: no such files; the table lies in a source, or gets no rows; `hive` is needed.
         InvalidKeyError: the table exists and has another cluster key.
     """
     if commit_bytes < 1:
         raise InvalidOptionError(f"commit_bytes is {commit_bytes}, expected at least 1")
     started, target = SYSTEM.elapsed(), _target(location, cluster_by, storage_options, catalog_options)
     known = target.known()
-    sources = find_sources(source, _reach(source_options, storage_options))
-    target.require_apart(sources)
+    sources = target.apart(find_sources(source, _reach(source_options, storage_options)))
     found = sorted_out(sources, COLUMNS.empty_table() if known is None else known)
     work = _work_for(target, found, hive=hive, is_new=known is None, progress=progress)
     run = _Run(target, memory_bytes=memory_bytes, commit_bytes=commit_bytes, progress=progress)
     last = run.carry_out(work, recluster=recluster)
+    run.accept(found if accept_changed else ())
     return ImportOutcome(
         location=target.url,
         is_new=bool(work) and known is None,
@@ -252,6 +252,20 @@ class _Run:
             raise
         self._target.close()
         return last
+
+    def accept(self, found: Sequence[SortedFiles]) -> None:
+        """Commit that changed files count as taken as they are now, without their rows."""
+        for item in found:
+            if not item.changed:
+                continue
+            self._target.refresh()
+            nothing = InputRows(
+                schema=self._target.schema.logical, read=lambda: iter(()), name=item.source.port.location
+            )
+            accepted = {"from": item.source.port.location, "files": 0, "accepted": len(item.changed)}
+            self._target.take(
+                nothing, item.changed_listed, {"import": accepted}, memory_bytes=None, last=False
+            )
 
     def _take(self, item: Work, places: np.ndarray, *, recluster: bool) -> Done | None:
         """Commit some files; None if another import took some of them meanwhile."""

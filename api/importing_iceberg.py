@@ -63,8 +63,9 @@ class IcebergTarget:
             raise InvalidKeyError(msg)
         return self.refresh()
 
-    def require_apart(self, sources: Sequence[Source]) -> None:
-        """Do nothing: a folder that holds an Iceberg table is no source, whenever it came there."""
+    def apart(self, sources: Sequence[Source]) -> Sequence[Source]:
+        """Return the sources: a folder that holds an Iceberg table is none, whenever it came there."""
+        return sources
 
     @property
     def schema(self) -> Schema:

@@ -71,9 +71,9 @@ class NativeTarget:
         self._require_key()
         return self.refresh()
 
-    def require_apart(self, sources: Sequence[Source]) -> None:
-        """Refuse to put the table inside of a source; see `apart`."""
-        apart(sources, self._native.storage)
+    def apart(self, sources: Sequence[Source]) -> Sequence[Source]:
+        """Return the sources; refuse to put the table inside of one."""
+        return apart(sources, self._native.storage)
 
     @property
     def schema(self) -> Schema:

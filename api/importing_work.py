@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tblctl.results import Outcome
     from tblctl.tableformat.folder.listing import Files
     from tblctl.tableformat.folder.rows import FolderRows
+    from tblctl.tableformat.model.record import BlockRecord
+    from tblctl.tableformat.native.write.writer import BlockWriter
     from tblctl.tableformat.progress import Progress
 
 COMMIT_FILES = 10_000
@@ -65,13 +67,23 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SortedFiles:
-    """The files of a source: `new`, with what a list says of each; those taken before; those written again since."""
+    """The files of a source.
+
+    Attributes:
+        source: where they are.
+        new: those that were not taken.
+        listed: what a list says of each new one.
+        known_count: how many were taken before, and are as they were.
+        changed: paths of those that were taken before, and written again since.
+        changed_listed: what a list says of each of these as it is now.
+    """
 
     source: Source
     new: Files
     listed: pa.Table
     known_count: int
     changed: tuple[str, ...]
+    changed_listed: pa.Table
 
     def work(self, hive: bool | None, columns: pa.Schema, progress: Progress | None) -> Work:
         """Return the new files with their footers read. `columns` have the types that folders' columns get."""
@@ -81,8 +93,12 @@ class SortedFiles:
 
 
 def sorted_out(sources: Sequence[Source], known: pa.Table) -> list[SortedFiles]:
-    """Tell the new files of sources from those in a list. A file that two sources have belongs to the first."""
+    """Tell the new files of sources from those in a list, oldest first: the last entry of a path counts.
+
+    A file that two sources have belongs to the first.
+    """
     found = []
+    known = known.take(pa.array(np.arange(known.num_rows)[::-1]))  # `index_in` finds the first
     for source in sources:
         listed = _listed(source)
         at = np.asarray(pc.index_in(listed["path"], known["path"].combine_chunks()).fill_null(-1).to_numpy())
@@ -91,7 +107,8 @@ def sorted_out(sources: Sequence[Source], known: pa.Table) -> list[SortedFiles]:
             before = known[name].to_numpy()[at] if known.num_rows else np.zeros(len(at), np.int64)
             same &= before == listed[name].to_numpy()
         new = np.flatnonzero(~is_known)
-        changed = source.files.names.take(pa.array(np.flatnonzero(is_known & ~same)))
+        again = pa.array(np.flatnonzero(is_known & ~same))
+        changed = source.files.names.take(again)
         found.append(
             SortedFiles(
                 source=source,
@@ -99,6 +116,7 @@ def sorted_out(sources: Sequence[Source], known: pa.Table) -> list[SortedFiles]:
                 listed=listed.take(pa.array(new)),
                 known_count=int((is_known & same).sum()),
                 changed=tuple(f"{source.port.storage.url}/{name}" for name in changed.to_pylist()),
+                changed_listed=listed.take(again),
             )
         )
         known = pa.concat_tables([known, found[-1].listed])
@@ -161,11 +179,26 @@ def input_of(
 ) -> InputRows:
     """Return the rows of some files for a write."""
     (name, schema), *others = rows.schemas
+    left = [int(place) for place in places]
+    taken_bytes = 0
+
+    def report(done: int, total: int | None, unit: str) -> None:
+        if progress:
+            progress(taken_bytes + done, total, unit)
+
+    def copy(writer: BlockWriter) -> list[BlockRecord]:
+        nonlocal taken_bytes
+        found = rows.take_whole(left, writer.options, writer.copy_file, report)
+        taken_bytes = int(rows.files.size_bytes[list(found)].sum())
+        left[:] = [place for place in left if place not in found]
+        return list(found.values())
+
     return InputRows(
         schema=schema,
-        read=lambda: rows.read([int(place) for place in places], progress),
+        read=lambda: rows.read(left, report),
         name=name,
         others=tuple(others),
+        copy=copy,
     )
 
 

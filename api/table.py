@@ -24,6 +24,7 @@ from tblctl.tableformat.native.log import alter
 from tblctl.tableformat.native.port import NativePort, NativeVersion
 from tblctl.tableformat.native.table import NativeTable
 from tblctl.tableformat.progress import Progress
+from tblctl.tableformat.storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow.dataset
@@ -78,6 +79,7 @@ class Table(ClusteredTable):
         hive: bool | None = None,
         memory_bytes: int | None = None,
         recluster: bool = False,
+        source_options: Callable[[str], Mapping[str, Any]] | None = None,
         progress: Progress | None = None,
     ) -> WriteOutcome:
         """Add rows. Columns that may be null may be absent, and types are cast where no value changes.
@@ -91,6 +93,8 @@ class Table(ClusteredTable):
             memory_bytes: memory budget for rows, in each task if Spark writes; None for the table's option.
             recluster: carry out one round afterwards, whatever the table's option `recluster.mode` says. If it, or what
                 that mode calls for, fails, the log has a warning, and no error is raised: the rows are in the table.
+            source_options: returns options of the fsspec filesystem for the files at a path or URL of a folder; None
+                for those of the table.
             progress: called with (done, total or None, unit).
 
         Raises:
@@ -104,6 +108,7 @@ class Table(ClusteredTable):
             hive=hive,
             memory_bytes=memory_bytes,
             recluster=recluster,
+            source_options=source_options,
             progress=progress,
             nothing="the input has no rows",
         )
@@ -163,11 +168,12 @@ class Table(ClusteredTable):
         *,
         hive: bool | None = None,
         memory_bytes: int | None = None,
+        source_options: Callable[[str], Mapping[str, Any]] | None = None,
         progress: Progress | None = None,
     ) -> WriteOutcome:
         """Replace the rows that satisfy the condition at the commit (all rows for None) by `data`, in one commit.
 
-        `data` and `hive` are as for `append`.
+        `data`, `hive` and `source_options` are as for `append`.
         """
         return self._write(
             "overwrite",
@@ -175,6 +181,7 @@ class Table(ClusteredTable):
             hive=hive,
             where=where,
             memory_bytes=memory_bytes,
+            source_options=source_options,
             progress=progress,
             nothing="no row matches and the input has no rows",
         )
@@ -190,6 +197,7 @@ class Table(ClusteredTable):
         assign: Mapping[str, Any] | str | None = None,
         memory_bytes: int | None = None,
         recluster: bool = False,
+        source_options: Callable[[str], Mapping[str, Any]] | None = None,
         progress: Progress | None = None,
     ) -> WriteOutcome:
         native = self._live()
@@ -200,7 +208,7 @@ class Table(ClusteredTable):
 
             staged = write_frame(data, native, memory_bytes)
         elif data is not None or operation in {"append", "overwrite"}:
-            source = self._opened(data, hive)
+            source = self._opened(data, hive, source_options)
         if isinstance(assign, str):
             from tblctl.tableformat.predicate.sql.conditions import parse_assignments
 
@@ -231,22 +239,31 @@ class Table(ClusteredTable):
             self._port, NativeVersion(self._native.storage, head), stored_row_bytes=row_bytes
         )
 
-    def _opened(self, data: Any, hive: bool | None) -> InputRows:
+    def _opened(
+        self,
+        data: Any,
+        hive: bool | None,
+        options_of: Callable[[str], Mapping[str, Any]] | None,
+    ) -> InputRows:
         """Return the rows of data that is not Spark's."""
         from tblctl.tableformat.native.write.input_rows import are_paths, open_source
 
         native = self._native
+
+        def reach(place: str) -> Storage:
+            return Storage(place, options_of(place)) if options_of else native.storage.elsewhere(place)
+
         if are_paths(data):
             from tblctl.importing_work import rows_of
             from tblctl.sources import are_plain_files, warn_of_nulls_in
 
             if not are_plain_files(data, hive):
-                return rows_of(data, native.storage.elsewhere, hive=hive, schema=native.head().schema)
-            found = open_source(data, native.storage.elsewhere)
+                return rows_of(data, reach, hive=hive, schema=native.head().schema)
+            found = open_source(data, reach)
             if hive is False:
                 warn_of_nulls_in(data, found.schema, native.head().schema.names)
             return found
-        return open_source(data, native.storage.elsewhere)
+        return open_source(data, reach)
 
     def _followed(self, outcome: WriteOutcome, head: Snapshot, recluster: bool) -> WriteOutcome:
         """Do what is to follow a commit that wrote rows; return its outcome with what that did."""

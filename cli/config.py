@@ -252,7 +252,7 @@ def current() -> Profile | None:
 def add_to(params: dict[str, Any]) -> None:
     """Add a profile's options of storage and catalogs to the parsed words of a command. What was typed goes before."""
     profile = current()
-    if "sources" in params and "storage_options" in params:
+    if {"sources", "files"} & params.keys() and "storage_options" in params:
         click.get_current_context().meta[_TYPED] = dict(params["storage_options"] or {})
     if profile is None or not (profile.storage or profile.catalogs):
         return

@@ -178,6 +178,15 @@ def read_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     return names
 
 
+COLUMNS = click.option(
+    "--columns",
+    metavar="NAMES",
+    callback=read_names,
+    help="Only these columns, in this order: a,b or nested a.b; quote odd names.",
+)
+"""Which columns are read."""
+
+
 def read_column(text: str, *, option: str) -> tuple[str, str]:
     """Parse `name: type`. The name may be quoted, and may be a path such as a.b."""
     name, colon, kind = text.rpartition('":') if text.startswith('"') else text.partition(":")

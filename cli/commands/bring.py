@@ -41,6 +41,12 @@ blocks_added, bytes_added, bytes_read, commits, seconds, note, recluster (as of 
     default="",
     help="The cluster key of a new table, see `tblctl create --help`; of one that exists, it must be its key.",
 )
+@click.option(
+    "--accept-changed",
+    is_flag=True,
+    help="Files that were written again since they were taken count as taken as they are now: their rows in the table "
+    "stay, and they are not reported again.",
+)
 @MEMORY
 @params.size_option(
     "--commit-every",
@@ -58,6 +64,7 @@ def import_files(
     location: str,
     hive: bool | None,
     cluster_by: str,
+    accept_changed: bool,
     memory_bytes: int | None,
     commit_bytes: int | None,
     recluster: bool,
@@ -79,6 +86,7 @@ def import_files(
             hive=hive,
             cluster_by=cluster_by,
             recluster=recluster,
+            accept_changed=accept_changed,
             memory_bytes=memory_bytes,
             **({} if commit_bytes is None else {"commit_bytes": commit_bytes}),
             storage_options=storage_options,
@@ -89,7 +97,7 @@ def import_files(
     if as_json:
         render.print_json(outcome.to_dict())
     else:
-        print_import(outcome)
+        print_import(outcome, accepted=accept_changed)
     if recluster and outcome.commits and (outcome.recluster is None or outcome.recluster.failed_groups):
         click.get_current_context().exit(FAILED)
 
@@ -103,12 +111,7 @@ def import_files(
 @params.NATIVE_LOCATION
 @click.argument("directory", metavar="DIR")
 @params.WHERE
-@click.option(
-    "--columns",
-    metavar="NAMES",
-    callback=params.read_names,
-    help="Only these columns, in this order: a,b,c.d",
-)
+@params.COLUMNS
 @click.option(
     "--overwrite", is_flag=True, help="Replace the Parquet files in DIR, once all new ones are written."
 )
@@ -139,8 +142,8 @@ def export(
     )
 
 
-def print_import(outcome: tblctl.ImportOutcome) -> None:
-    """Print what an import did."""
+def print_import(outcome: tblctl.ImportOutcome, *, accepted: bool) -> None:
+    """Print what an import did; `accepted`: files that were written again count as taken."""
     files, size = render.count(outcome.files_taken, "file"), render.size(outcome.bytes_read)
     rows, blocks = render.count(outcome.rows_added, "row"), render.count(outcome.blocks_added, "block")
     new = "a new table, " if outcome.is_new else ""
@@ -156,9 +159,14 @@ def print_import(outcome: tblctl.ImportOutcome) -> None:
     if changed:
         more = f" and {len(changed) - FILES_SHOWN:,} more" if len(changed) > FILES_SHOWN else ""
         names = ", ".join(map(render.printable, changed[:FILES_SHOWN]))
+        rest = (
+            "Their rows in the table stay; from now on they count as taken as they are"
+            if accepted
+            else "`tblctl overwrite --where ..` replaces rows, and `import --accept-changed` ends this report"
+        )
         page.put_paragraph(
             f"{render.count(len(changed), 'file')} {'was' if len(changed) == 1 else 'were'} taken before and written "
-            f"again since, and not taken again: {names}{more}. `tblctl overwrite --where ..` replaces rows",
+            f"again since, and not taken again: {names}{more}. {rest}",
             indent=0,
         )
     if outcome.note:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import tblctl
+from tblctl.cli import config
 from tblctl.cli.arguments import params
 from tblctl.cli.command import command
 from tblctl.cli.failures import FAILED
@@ -97,7 +98,12 @@ def append(
     table = tblctl.open(location, storage_options=storage_options)
     with progress("appending") as report:
         outcome = table.append(
-            data, hive=hive, memory_bytes=memory_bytes, recluster=recluster, progress=report
+            data,
+            hive=hive,
+            memory_bytes=memory_bytes,
+            recluster=recluster,
+            source_options=config.source_options,
+            progress=report,
         )
     rows, blocks = render.count(outcome.rows_added, "row"), render.count(outcome.blocks_added, "block")
     done = f"appended {rows} in {blocks} ({render.size(outcome.bytes_added)})"
@@ -147,18 +153,26 @@ def delete(*, location: str, where: str, storage_options: dict[str, Any], as_jso
     help="New values, literals only: \"a = 0, b = 'x', c = NULL\". Repeatable.",
 )
 @params.WHERE
+@click.option("--all", "every_row", is_flag=True, help="Change all rows; needed without --where.")
 def update(
     *,
     location: str,
     assignments: tuple[str, ...],
     where: str | None,
+    every_row: bool,
     storage_options: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Set columns of rows to new values.
 
-    Changes the rows for which the condition is true, or all rows if there is no condition.
+    Changes the rows for which the condition is true, or all rows with --all.
     """
+    if every_row == (where is not None):
+        params.refuse(
+            "--where and --all exclude each other"
+            if every_row
+            else "say which rows to change: --where CONDITION, or --all for all rows"
+        )
     table = tblctl.open(location, storage_options=storage_options)
     with progress("updating") as report:
         outcome = table.update(", ".join(assignments), where=where, progress=report)
@@ -198,7 +212,14 @@ def overwrite(
     data = read_files(files)
     table = tblctl.open(location, storage_options=storage_options)
     with progress("overwriting") as report:
-        outcome = table.overwrite(data, where=where, hive=hive, memory_bytes=memory_bytes, progress=report)
+        outcome = table.overwrite(
+            data,
+            where=where,
+            hive=hive,
+            memory_bytes=memory_bytes,
+            source_options=config.source_options,
+            progress=report,
+        )
     removed, added = render.count(outcome.rows_removed, "row"), render.count(outcome.rows_added, "row")
     done = f"replaced {removed} by {added}, {rewrite_clause(outcome)}"
     print_outcome(outcome, done=done, as_json=as_json)

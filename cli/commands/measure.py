@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ WORST = click.option(
     of others also options, those of `tblctl alter --set`;
     with --history also history [{{snapshot, timestamp, operation, rows, blocks, average_depth, average_overlaps,
     source}}], newest first; source is summary, metadata (measured now), or null if the averages are unknown.
+    of a table without a cluster key only cluster_by_keys [], total_block_count, rows, bytes, next [command];
     of plain Parquet files without options, with gain {{cluster_by [term], files, key_reads_now, key_reads_clustered,
     range_reads_now, range_reads_clustered, bytes_to_rewrite}}, next [command]; or without --columns only
     files, rows, bytes, columns [name], folder_columns [name];
@@ -116,8 +118,14 @@ def info(
                 params.refuse(f"{flag} is for tables: plain files have no versions")
             show_folder(table, columns, where, worst=worst, as_json=as_json, **drawn)
             return
-        with progress("measuring"):
-            found = table.info(columns=columns, where=where, worst=worst)
+        try:
+            with progress("measuring"):
+                found = table.info(columns=columns, where=where, worst=worst)
+        except tblctl.errors.InvalidKeyError:
+            if table.cluster_by or any((columns, where, history, compare, picture, metrics_file)):
+                raise
+            show_without_key(table, locations[0], as_json=as_json)
+            return
         compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
         pictures.draw(table, columns=columns, where=where, **drawn)
         by_key = columns is None and where is None
@@ -139,6 +147,36 @@ def info(
     prometheus.write_metrics(metrics_file, [prometheus.of_survey(item) for item in survey])
     pictures.draw_all(survey, picture, opening, **words)
     show_survey(survey, picture, as_json=as_json)
+
+
+def show_without_key(table: tblctl.Table, location: str, *, as_json: bool) -> None:
+    """Print what is known of a table without a cluster key, and what would measure it."""
+    newest = next(iter(table.history()))
+    place = shlex.quote(location)
+    set_key = "recluster" if isinstance(table, tblctl.IcebergTable) else "alter"
+    after = [
+        f"tblctl info {place} --columns a,b",
+        f"tblctl suggest {place}",
+        f"tblctl {set_key} {place} --cluster-by a,b",
+    ]
+    if as_json:
+        figures = {"total_block_count": newest.blocks, "rows": newest.rows, "bytes": newest.bytes}
+        render.print_json({"cluster_by_keys": [], **figures, "next": after})
+        return
+    page.put_fields(
+        {
+            "cluster key": "(none)",
+            "rows": render.number(newest.rows),
+            "blocks": render.number(newest.blocks),
+            "size": render.size_or_unknown(newest.bytes),
+        }
+    )
+    measures, ranks, sets = (render.printable(command) for command in after)
+    page.put_paragraph(
+        f"depth is measured by columns: `{measures}`; `{ranks}` ranks them, and `{sets}` makes some the cluster key. "
+        "`recluster --policy size` needs none",
+        indent=0,
+    )
 
 
 def several(

@@ -41,12 +41,7 @@ def read_output(_ctx: click.Context, _param: click.Parameter, path: str | None) 
 )
 @params.NATIVE_LOCATION
 @params.WHERE
-@click.option(
-    "--columns",
-    metavar="NAMES",
-    callback=params.read_names,
-    help="Only these columns: a,b or nested a.b; quote odd names.",
-)
+@params.COLUMNS
 @click.option(
     "--limit", metavar="N", type=click.IntRange(min=0), help="At most N rows, in no particular order."
 )

@@ -9,7 +9,7 @@ import pyarrow.types as pt
 
 from tblctl.tableformat.delta.log import DeltaLog
 from tblctl.tableformat.errors import UnsupportedFormatError
-from tblctl.tableformat.folder.statistics import without_crossed
+from tblctl.tableformat.folder.statistics import ColumnsOnce, without_crossed
 from tblctl.tableformat.model.schema.schema import Leaf
 from tblctl.tableformat.model.schema.types import statistic_type
 from tblctl.tableformat.model.statistics import ColumnStatistics
@@ -21,7 +21,7 @@ _TRUNCATED_US = 999
 """The log may have moments in whole milliseconds, rounded down (Delta's protocol, per-file statistics)."""
 
 
-class DeltaStatistics:
+class DeltaStatistics(ColumnsOnce):
     """Statistics of the files with rows, in the log's order; a `BlockStatistics`.
 
     Raises:
@@ -36,9 +36,9 @@ class DeltaStatistics:
                 "`ANALYZE TABLE .. COMPUTE DELTA STATISTICS` adds them"
             )
             raise UnsupportedFormatError(msg)
+        super().__init__(self._looked_up)
         self._log = log
         self._files = log.files.filter(pc.greater(log.files["num_records"], 0)).combine_chunks()
-        self._found: dict[int, tuple[ColumnStatistics | None, np.ndarray]] = {}
         self.row_count = np.asarray(self._files["num_records"])
         self.size_bytes = np.asarray(self._files["size_bytes"])
         self.names = self._files["path"].combine_chunks().cast(pa.large_string())
@@ -48,20 +48,7 @@ class DeltaStatistics:
         """The files' sizes: the log does not say how large their rows are."""
         return self.size_bytes
 
-    def column(self, leaf: Leaf) -> ColumnStatistics | None:
-        """Return the statistics of one column; None if no file has any."""
-        return self._of(leaf)[0]
-
-    def is_exact(self, leaf: Leaf) -> np.ndarray:
-        """Return for each file whether the bounds of a column are values of it, and its nulls and NaN are counted."""
-        return self._of(leaf)[1]
-
-    def _of(self, leaf: Leaf) -> tuple[ColumnStatistics | None, np.ndarray]:
-        if leaf.id not in self._found:
-            self._found[leaf.id] = self._look(leaf)
-        return self._found[leaf.id]
-
-    def _look(self, leaf: Leaf) -> tuple[ColumnStatistics | None, np.ndarray]:
+    def _looked_up(self, leaf: Leaf) -> tuple[ColumnStatistics | None, np.ndarray]:
         name, kind, count = ".".join(leaf.path), statistic_type(leaf.type), len(self.row_count)
         if leaf.path[0] in self._log.partition_columns:
             values = self._values(f"partition.{name}", kind)

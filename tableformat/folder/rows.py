@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tblctl.tableformat.concurrency import IO_THREADS
+from tblctl.tableformat.concurrency import IO_THREADS, cpu_threads, in_parallel
 from tblctl.tableformat.errors import CorruptTableError, InvalidDataError, InvalidSchemaError, TblctlError
 from tblctl.tableformat.folder.listing import Files
 from tblctl.tableformat.folder.partitions import Partitions
 from tblctl.tableformat.folder.port import FolderPort
 from tblctl.tableformat.folder.version import FolderVersion
+from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.schema.types import read_type, strip_extension, type_problems
+from tblctl.tableformat.once import once
 from tblctl.tableformat.parquet.input_files import batches_of, evenly, skimmed
 from tblctl.tableformat.parquet.read_errors import ARROW_ERRORS, read_error
+from tblctl.tableformat.parquet.whole_files import WholeFile, may_be_block
 from tblctl.tableformat.progress import Progress
+
+Taken = TypeVar("Taken")
 
 _TOGETHER_BYTES = 32 << 20
 """Bytes of small files that are fetched from remote storage at once: one after the other, each costs round trips."""
@@ -114,11 +121,68 @@ class FolderRows:
                 done += int(self.files.size_bytes[number])
                 if progress:
                     progress(done, None, "bytes")
+        self.require_unchanged(numbers)
+
+    def require_unchanged(self, numbers: Sequence[int]) -> None:
+        """Refuse files that were written since they were listed.
+
+        Raises:
+            InvalidDataError: one was, or is gone.
+        """
         names = [self.files.names[number].as_py() for number in numbers]
         for number, name, time in zip(numbers, names, self._storage.modified(names), strict=True):
             if time is None or self._shown(time) != self._shown(float(self.files.modified_seconds[number])):
                 msg = f"{self._storage.url}/{name} was written or deleted while it was read: try again"
                 raise InvalidDataError(msg, name=name)
+
+    def take_whole(
+        self,
+        numbers: Sequence[int],
+        options: TableOptions,
+        take: Callable[[WholeFile], Taken | None],
+        progress: Progress | None = None,
+    ) -> dict[int, Taken]:
+        """Offer files that may become blocks as they are to `take`, and return what it made of those that it took.
+
+        Args:
+            numbers: the files' places in `files`.
+            options: of the table.
+            take: returns None for a file that it does not take. Threads call it.
+            progress: called with the bytes of the files that were taken.
+
+        Raises:
+            InvalidDataError: a file is damaged, or was written meanwhile.
+        """
+        if self.given:
+            return {}  # its blocks have more columns than its files
+        may_be = may_be_block(*self._figures, options)
+        chosen = [number for number in numbers if may_be[number]]
+
+        def taken(number: int) -> Taken | None:
+            name = self.files.names[number].as_py()
+            try:
+                return take(
+                    WholeFile(storage=self._storage, name=name, size_bytes=int(self.files.size_bytes[number]))
+                )
+            except (*ARROW_ERRORS, CorruptTableError) as error:
+                raise self._problem(name, error) from error
+
+        made = in_parallel(
+            taken, chosen, threads=cpu_threads() if self._storage.is_local else IO_THREADS // 4
+        )
+        found = {number: item for number, item in zip(chosen, made, strict=True) if item is not None}
+        self.require_unchanged(list(found))
+        if progress and found:
+            progress(int(self.files.size_bytes[list(found)].sum()), None, "bytes")
+        return found
+
+    @once
+    def _figures(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows and the uncompressed bytes of each file."""
+        parts = [part.rows.select(["name", "rows", "decoded_bytes"]) for part in self._version.parts]
+        known = pa.concat_tables(parts)
+        places = pc.index_in(self.files.names, known["name"].combine_chunks()).to_numpy()
+        return known["rows"].to_numpy()[places], known["decoded_bytes"].to_numpy()[places]
 
     def _shown(self, seconds: float) -> float:
         """Return a time as all requests show it: HEAD of S3 rounds down to seconds, a listing may not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -32,35 +32,19 @@ class FileStatistics(BlockStatistics, Protocol):
         """Return for each file whether the bounds of a column are values of it, and its nulls and NaN are counted."""
 
 
-class FolderStatistics:
-    """Statistics of n files, in the order of their names; a `BlockStatistics`, for keys too.
+Look = Callable[[Leaf], tuple[ColumnStatistics | None, np.ndarray]]
+"""Returns the statistics of a column, and for each file whether its bounds are exact."""
 
-    Args:
-        parts: what the footers say. Files without rows are left out.
-        columns: what folders' names say; of `files`.
-        files: all that were listed.
-    """
 
-    def __init__(self, parts: Sequence[Part], columns: Sequence[FolderColumn], files: Files) -> None:
-        names = pa.concat_arrays([_column(part, "name") for part in parts])
-        order = np.asarray(pc.index_in(files.names, names))  # the row of each file in all parts together
-        rows = np.concatenate([np.asarray(_column(part, "rows")) for part in parts])[order]
-        chosen = np.flatnonzero(rows > 0)
-        self._parts = parts
-        self._order = order[chosen]
-        self._given = {column.name: column.values.take(pa.array(chosen)) for column in columns}
+class ColumnsOnce:
+    """Answers for columns from statistics that are looked up once for each."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
         self._found: dict[int, tuple[ColumnStatistics | None, np.ndarray]] = {}
-        self.row_count = rows[chosen]
-        self.names = files.names.take(pa.array(chosen))
-        self.size_bytes = files.size_bytes[chosen]
-
-    @cached_property
-    def decoded_bytes(self) -> np.ndarray:
-        """Bytes of each file's rows before compression, int64."""
-        return self._numbers("decoded_bytes")
 
     def column(self, leaf: Leaf) -> ColumnStatistics | None:
-        """Return the statistics of one column; None for a type without bounds."""
+        """Return the statistics of one column; None if no file has any, or its type has no bounds."""
         return self._of(leaf)[0]
 
     def is_exact(self, leaf: Leaf) -> np.ndarray:
@@ -72,7 +56,35 @@ class FolderStatistics:
             self._found[leaf.id] = self._look(leaf)
         return self._found[leaf.id]
 
-    def _look(self, leaf: Leaf) -> tuple[ColumnStatistics | None, np.ndarray]:
+
+class FolderStatistics(ColumnsOnce):
+    """Statistics of n files, in the order of their names; a `BlockStatistics`, for keys too.
+
+    Args:
+        parts: what the footers say. Files without rows are left out.
+        columns: what folders' names say; of `files`.
+        files: all that were listed.
+    """
+
+    def __init__(self, parts: Sequence[Part], columns: Sequence[FolderColumn], files: Files) -> None:
+        super().__init__(self._looked_up)
+        names = pa.concat_arrays([_column(part, "name") for part in parts])
+        order = np.asarray(pc.index_in(files.names, names))  # the row of each file in all parts together
+        rows = np.concatenate([np.asarray(_column(part, "rows")) for part in parts])[order]
+        chosen = np.flatnonzero(rows > 0)
+        self._parts = parts
+        self._order = order[chosen]
+        self._given = {column.name: column.values.take(pa.array(chosen)) for column in columns}
+        self.row_count = rows[chosen]
+        self.names = files.names.take(pa.array(chosen))
+        self.size_bytes = files.size_bytes[chosen]
+
+    @cached_property
+    def decoded_bytes(self) -> np.ndarray:
+        """Bytes of each file's rows before compression, int64."""
+        return self._numbers("decoded_bytes")
+
+    def _looked_up(self, leaf: Leaf) -> tuple[ColumnStatistics | None, np.ndarray]:
         kind = statistic_type(leaf.type)
         if leaf.path[0] in self._given:
             values = self._given[leaf.path[0]]

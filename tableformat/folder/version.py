@@ -82,7 +82,8 @@ class FolderVersion:
         return TableOptions()
 
     @once
-    def _parts(self) -> list[Part]:
+    def parts(self) -> list[Part]:
+        """What the footers of the files say, by layout."""
         return self._read()
 
     @once
@@ -92,13 +93,13 @@ class FolderVersion:
     @once
     def folder_columns(self) -> tuple[str, ...]:
         """The names of the columns that folders' names give, and files do not have."""
-        own = {item.name for part in self._parts for item in part.layout.columns}
+        own = {item.name for part in self.parts for item in part.layout.columns}
         return tuple(column.name for column in self._given if column.name not in own)
 
     @property
     def layouts(self) -> list[Layout]:
         """The columns of files, each layout once."""
-        return [part.layout for part in self._parts]
+        return [part.layout for part in self.parts]
 
     def own_columns(self) -> pa.Schema:
         """Return the columns that files have, each with the type that holds the values of all.
@@ -132,7 +133,7 @@ class FolderVersion:
     def measured(self) -> FileStatistics:
         """The statistics of the files that have rows."""
         given = [column for column in self._given if column.name in self.folder_columns]
-        return FolderStatistics(self._parts, given, self.files)
+        return FolderStatistics(self.parts, given, self.files)
 
     def listing(
         self,

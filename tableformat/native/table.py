@@ -203,6 +203,7 @@ class NativeTable:
             assign=None if assign is None else lambda schema: _assignments(schema, assign),
             rows=None if source is None else lambda schema: _rows_of(source, schema),
             order_on=order_on,
+            copy=None if source is None else source.copy,
             staged=staged,
             batch=batch,
             taken=taken,

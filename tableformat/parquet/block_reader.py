@@ -128,7 +128,7 @@ class ParquetBlockReader:
 
     def copy_into(self, encoder: BlockEncoder, groups: Sequence[int], sort: Sort | None) -> None:
         """Append some row groups to a block as they are stored; None for a block without an order."""
-        figures = self._file.stated_figures(groups, self._schema)
+        figures = self._file.stated_figures(groups, self._schema.leaves)
         others = [leaf for leaf in self._schema.leaves if leaf.id not in figures]
         measured: Mapping[int, Measured] = {}
         for number, group in enumerate(groups):

@@ -107,7 +107,9 @@ class FileColumns:
         if not self.metadata.schema.equals(schema):
             return frozenset()
         codec = _CODECS.get(compression, compression.upper())
-        return frozenset(number for number, group in enumerate(self.groups) if _is_whole(group, codec))
+        return frozenset(
+            number for number, group in enumerate(self.groups) if is_whole(group) and _has_codec(group, codec)
+        )
 
     def ranges(self, groups: Sequence[int], names: Sequence[str]) -> list[Range]:
         """Return the byte ranges of some top-level columns in some row groups."""
@@ -155,12 +157,14 @@ def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
     )
 
 
-def _is_whole(group: pq.RowGroupMetaData, codec: str) -> bool:
-    """Return whether the column chunks of a row group have one codec and follow each other without gaps."""
-    chunks = [group.column(place) for place in range(group.num_columns)]
-    ranges = [_range(chunk) for chunk in chunks]
-    follow = all(stop == start for (_, stop), (start, _) in itertools.pairwise(ranges))
-    return follow and all(chunk.compression == codec for chunk in chunks)
+def is_whole(group: pq.RowGroupMetaData) -> bool:
+    """Return whether the column chunks of a row group follow each other without gaps."""
+    ranges = [_range(group.column(place)) for place in range(group.num_columns)]
+    return all(stop == start for (_, stop), (start, _) in itertools.pairwise(ranges))
+
+
+def _has_codec(group: pq.RowGroupMetaData, codec: str) -> bool:
+    return all(group.column(place).compression == codec for place in range(group.num_columns))
 
 
 def _file_leaves(fields: Any) -> Iterator[tuple[int | None, pa.DataType]]:

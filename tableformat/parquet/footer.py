@@ -183,6 +183,12 @@ def raw_group(
     return RawGroup(entry=entry, start=start, extras=extras), pages
 
 
+def schema_elements(footer: Struct) -> list[Struct]:
+    """Return the elements of a file's schema, the root first, without field ids."""
+    elements: list[Struct] = footer[_SCHEMA][1][1]
+    return [{key: value for key, value in item.items() if key != _FIELD_ID} for item in elements]
+
+
 def has_exact_bounds(footer: Struct, number: int, place: int) -> bool:
     """Return whether the bounds of a column chunk are not truncated, according to its writer."""
     meta: Struct = footer[_ROW_GROUPS][1][1][number][_COLUMNS][1][1][place][_META_DATA][1]

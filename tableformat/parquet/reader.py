@@ -263,12 +263,11 @@ class BlockFile:
                 self._footer, group, self._open.read_at, verified=self._open.verified is not None
             )
 
-    def stated_figures(self, groups: Sequence[int], schema: Schema) -> dict[int, Measured]:
-        """Return figures of columns in some row groups by column id, for columns whose figures the footer has."""
+    def stated_figures(self, groups: Sequence[int], leaves: Sequence[Leaf]) -> dict[int, Measured]:
+        """Return figures of some columns in some row groups by column id, for those whose figures the footer has."""
         statistics = self.statistics(groups)
         found = (
-            (leaf, stored_figures(leaf, statistics.column(leaf), statistics.row_count))
-            for leaf in schema.leaves
+            (leaf, stored_figures(leaf, statistics.column(leaf), statistics.row_count)) for leaf in leaves
         )
         with self._explained():
             return {

@@ -177,8 +177,8 @@ NAMES = {
     "$ tblctl config": "--debug --json show",
     "$ tblctl create": "--cluster-by --debug --json --like --schema --set --storage-option LOC",
     "$ tblctl import": """
-        --catalog-option --cluster-by --commit-every --debug --hive --json --memory --no-hive --recluster
-        --storage-option LOC SRC...
+        --accept-changed --catalog-option --cluster-by --commit-every --debug --hive --json --memory --no-hive
+        --recluster --storage-option LOC SRC...
     """,
     "$ tblctl export": "--columns --debug --json --overwrite --storage-option --where DIR LOC",
     "$ tblctl append": "--debug --hive --json --memory --no-hive --recluster --storage-option FILE... LOC",
@@ -186,7 +186,7 @@ NAMES = {
         --as-of --columns --debug --explain --json --limit --output --report --storage-option --where LOC
     """,
     "$ tblctl delete": "--debug --json --storage-option --where LOC",
-    "$ tblctl update": "--debug --json --set --storage-option --where LOC",
+    "$ tblctl update": "--all --debug --json --set --storage-option --where LOC",
     "$ tblctl overwrite": "--debug --hive --json --memory --no-hive --storage-option --where FILE... LOC",
     "$ tblctl alter": """
         --add-column --cluster-by --debug --drop-cluster-by --drop-column --json --rename-column --set
@@ -261,8 +261,9 @@ SIGNATURES = {
         "execute(text, *, resolve=None, storage_options=None, **options)",
         "exists(location, *, storage_options=None)",
         (
-            "import_parquet(source, location, *, hive=None, cluster_by=(), recluster=False, memory_bytes=None, "
-            "commit_bytes=4294967296, storage_options=None, source_options=None, catalog_options=None, progress=None)"
+            "import_parquet(source, location, *, hive=None, cluster_by=(), recluster=False, accept_changed=False, "
+            "memory_bytes=None, commit_bytes=4294967296, storage_options=None, source_options=None, "
+            "catalog_options=None, progress=None)"
         ),
         "find_tables(location, *, storage_options=None, catalog_options=None, namespace=None)",
         "from_iceberg(table, *, branch='main')",
@@ -346,7 +347,7 @@ SIGNATURES = {
     ],
     "Table": [
         "add_column(path, type)",
-        "append(data, *, hive=None, memory_bytes=None, recluster=False, progress=None)",
+        "append(data, *, hive=None, memory_bytes=None, recluster=False, source_options=None, progress=None)",
         "cancel_plan(id, *, plans_at=None)",
         "close(*, wait=True)",
         "check(deep=False, *, progress=None)",
@@ -367,7 +368,7 @@ SIGNATURES = {
             "limit=10000)"
         ),
         "info(columns=None, where=None, *, worst=5, boxes=False)",
-        "overwrite(data, where=None, *, hive=None, memory_bytes=None, progress=None)",
+        "overwrite(data, where=None, *, hive=None, memory_bytes=None, source_options=None, progress=None)",
         "export(directory, *, where=None, columns=None, overwrite=False, progress=None)",
         "pending_plans(*, plans_at=None)",
         "picture(path=None, *, columns=None, where=None, compare=None)",

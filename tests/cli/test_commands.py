@@ -177,7 +177,7 @@ def test_delete_update_and_overwrite_say_what_they_changed(loc: Path, tmp_path: 
     assert outcome["snapshot"] == newest(loc)
     rows = as_json("scan", loc, "--where", "price = 0")["rows"]
     assert rows == [{"id": 20, "name": "x", "price": 0.0}]
-    done("update", loc, "--set", "price = 1", "--set", "name = NULL")
+    done("update", loc, "--set", "price = 1", "--set", "name = NULL", "--all")
     assert as_json("scan", loc, "--where", "price = 1 and name is null")["row_count"] == 85
     pq.write_table(ROWS.slice(0, 3), tmp_path / "three.parquet")
     assert done("overwrite", loc, tmp_path / "three.parquet", "--where", "id >= 90").startswith(
@@ -369,8 +369,8 @@ def write_bad_files(folder: Path) -> None:
         (["scan", "{loc}", "--as-of", "99"], 1, ["99"]),
         (["scan", "{loc}", "--as-of", "nosuchtag"], 1, ["nosuchtag"]),
         (["delete", "{loc}", "--where", "lower(name) = 'x'"], 2, ["lower"]),
-        (["update", "{loc}", "--set", "price = id"], 2, []),
-        (["update", "{loc}", "--set", "prise = 1"], 2, ["prise", "price"]),
+        (["update", "{loc}", "--set", "price = id", "--all"], 2, []),
+        (["update", "{loc}", "--set", "prise = 1", "--all"], 2, ["prise", "price"]),
         (["rollback", "{loc}", "--to", "99"], 1, ["99"]),
         (["alter", "{loc}", "--drop-column", "id"], 2, ["id", "key"]),
         (["alter", "{loc}", "--widen-column", "id: int8"], 2, ["id"]),

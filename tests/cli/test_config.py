@@ -119,6 +119,30 @@ def test_the_files_of_an_import_get_the_options_of_their_own_location(
     assert (seen["s3a://b/t"], seen["gs://b/in"]) == (("hunter2-key", None), {})
 
 
+@pytest.mark.parametrize("command", ["append", "overwrite"])
+def test_appended_files_get_the_options_of_their_own_location(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    class Opened:
+        def write(self, files: list[str], **how: Any) -> None:
+            seen.update((place, how["source_options"](place)) for place in files)
+            raise errors.StorageError("no storage here")
+
+        append = overwrite = write
+
+    def opened(location: str, *, storage_options: dict[str, Any], **_: Any) -> Opened:
+        seen[location] = storage_options
+        return Opened()
+
+    monkeypatch.setattr(tblctl, "open", opened, raising=False)
+    words = [command, "gs://b/t", "s3a://b/in", "/in", "--profile", "prod", "--storage-option", "x=1"]
+    assert run(*words).exit_code == 1
+    assert (seen["gs://b/t"], seen["/in"]) == ({"x": "1"}, {"x": "1"})
+    assert (seen["s3a://b/in"]["key"], seen["s3a://b/in"]["x"]) == ("hunter2-key", "1")
+
+
 def settings(*words: str) -> dict[str, Any]:
     found = json.loads(run("config", "show", "--json", *words).stdout)["settings"]
     return {name: (item["value"], item["origin"]) for name, item in found.items()}

@@ -320,7 +320,7 @@ def test_columns_apply_to_each_of_several_tables(many: Path) -> None:
         (["info", "{loc}", "{loc}", "--history"], 2, ["are for one table"]),
         (["info", "--all", "{tmp}", "--picture", "x.svg"], 2, ["whose name ends with .html"]),
         (["info", "--all", "{tmp}/none"], 1, ["there is no table at or below", "none"]),
-        (["info", "{tmp}/plain"], 2, ["has no cluster key", "--columns"]),
+        (["info", "{tmp}/plain", "--history"], 2, ["has no cluster key", "--columns"]),
         (["info", "{loc}", "--columns", "idd"], 2, ["idd", "id"]),
         (["depth", "{loc}"], 2, ["TERMS"]),
         (["depth", "{loc}", "idd"], 2, ["idd", "id"]),
@@ -376,3 +376,17 @@ def test_keys_are_cut_to_fit_a_narrow_terminal(tmp_path: Path) -> None:
     assert "aaa…" in shown
     assert "not shown" not in shown
     assert "a" * 100 in done("info", tmp_path / "t")
+
+
+def test_a_table_without_a_key_shows_what_is_known_and_how_to_measure_it(tmp_path):
+    location = str(tmp_path / "t")
+    tblctl.create(location, "id: int64").append(pa.table({"id": [1, 2]}))
+    said = CliRunner().invoke(application, ["info", location])
+    assert said.exit_code == 0
+    text = " ".join(said.stdout.split())
+    assert text.startswith("cluster key (none) rows 2 blocks 1 size ")
+    for command in ("info {} --columns a,b", "suggest {}", "alter {} --cluster-by a,b"):
+        assert f"`tblctl {command.format(location)}`" in text
+    found = json.loads(CliRunner().invoke(application, ["info", location, "--json"]).stdout)
+    assert (found["cluster_by_keys"], found["total_block_count"], found["rows"]) == ([], 1, 2)
+    assert CliRunner().invoke(application, ["info", location, "--history"]).exit_code == 2

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 import tblctl
 from tblctl import errors
+from tblctl.cli.config import source_options
 from tblctl.cli.main import application
 from tblctl.selector.budget import Budget
 from tblctl.selector.plan import Group, Plan, PlanOptions, Prediction, Rejection
@@ -541,7 +542,14 @@ def test_append_recluster_tells_the_round_that_followed(library: Library) -> Non
     assert library.calls == [
         (
             "append",
-            {"files": ["x.parquet"], "hive": None, "memory_bytes": None, "recluster": True, "progress": None},
+            {
+                "files": ["x.parquet"],
+                "hive": None,
+                "memory_bytes": None,
+                "recluster": True,
+                "source_options": source_options,
+                "progress": None,
+            },
         )
     ]
     assert lines[0] == APPENDED

@@ -97,6 +97,8 @@ def test_without_a_command_the_help_is_shown_as_wrong_usage() -> None:
         (["append", "t", "-", "x.parquet"], "'-' (standard input) cannot be mixed with files"),
         (["delete", "t"], "Missing option '--where'"),
         (["update", "t", "--where", "a = 1"], "Missing option '--set'"),
+        (["update", "t", "--set", "a = 1"], "say which rows to change: --where CONDITION, or --all"),
+        (["update", "t", "--set", "a = 1", "--where", "a = 1", "--all"], "exclude each other"),
         (["rollback", "t"], "Missing option '--to'"),
         (["tag", "t", "--delete"], "name the tag"),
         (["tag", "t", "v1", "--delete", "--at", "7"], "exclude each other"),

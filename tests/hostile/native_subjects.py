@@ -235,7 +235,7 @@ def read_everything(at: Storage, address: BlockAddress, schema: object, **more: 
         groups = list(range(file.metadata.num_row_groups))
         for leaf in schema.leaves:
             file.stored_nulls(groups, leaf)
-        file.stated_figures(groups, schema)
+        file.stated_figures(groups, schema.leaves)
         projection = file.projection(schema)
         rows = file.read(groups, projection, use_threads=False)
         rows.validate()  # (text is not checked: Parquet may hold any bytes in it)

@@ -243,6 +243,15 @@ def test_the_list_survives_expiry_and_gc_and_old_ones_are_removed(lake: Lake, tm
     assert bring(lake, folder).files_known == 4
 
 
+def test_changed_files_can_be_settled(lake: Lake, tmp_path: Path) -> None:
+    path = write(tmp_path / "in", "a.parquet", id=[1])
+    bring(lake, tmp_path / "in")
+    write(tmp_path / "in", "a.parquet", id=[1, 2])
+    assert bring(lake, tmp_path / "in").files_changed == (str(path),)
+    bring(lake, tmp_path / "in", accept_changed=True)
+    assert (bring(lake, tmp_path / "in").files_known, ids(lake)) == (1, [1])
+
+
 def test_a_list_that_is_gone_or_a_wrong_property_ends_imports_and_says_so(lake: Lake, tmp_path: Path) -> None:
     write(tmp_path / "in", "a.parquet", id=[1])
     bring(lake, tmp_path / "in")

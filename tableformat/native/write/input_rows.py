@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,6 +24,10 @@ from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
 from tblctl.tableformat.storage.location import shown_path
 
+if TYPE_CHECKING:
+    from tblctl.tableformat.model.record import BlockRecord
+    from tblctl.tableformat.native.write.writer import BlockWriter
+
 _BATCH_ROWS = 65_536
 _ARROW_ENDINGS = (".arrow", ".ipc", ".feather", ".arrows")
 
@@ -38,6 +42,8 @@ class InputRows:
         name: for messages.
         skim: yields some columns of rows from all over the files, without reading all; None if there are no files.
         others: further schemas of rows, each with the name of a file that has it.
+        copy: makes blocks of whole files with what it is given, and returns these; `read` yields the others' rows then.
+            None if no file may be copied.
     """
 
     schema: pa.Schema
@@ -45,6 +51,7 @@ class InputRows:
     name: str
     skim: Callable[[Sequence[str]], Iterator[pa.Table]] | None = None
     others: tuple[tuple[str, pa.Schema], ...] = ()
+    copy: Callable[[BlockWriter], Sequence[BlockRecord]] | None = None
 
     def require_fit(self, schema: Schema, *, names_file: bool = False) -> None:
         """Refuse rows that cannot be converted to a table's schema. Nothing is read.

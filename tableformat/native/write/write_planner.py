@@ -71,8 +71,12 @@ class Write:
         everything: it removes or changes all rows, whatever `select` returns.
         assign: new values for those rows; None to remove them.
         rows: new rows to add; None for none.
+<<<<<<< HEAD
         order_on: returns what chooses the order of new rows, given the head that they are written for; None for the
             table's own.
+=======
+        copy: writes whole files undecoded; `rows` is asked for those of the others then. None for none.
+>>>>>>> imp
         staged: a staged write with new rows to add; None for none. The operation publishes or deletes its blocks.
         batch: of a stream, committed only once; None for no stream.
         taken: files whose rows it adds; None if it adds none of files that are taken once.
@@ -86,6 +90,7 @@ class Write:
     assign: Assign | None = None
     rows: Rows | None = None
     order_on: OrderOn | None = None
+    copy: Callable[[BlockWriter], Sequence[BlockRecord]] | None = None
     staged: StagedWrite | None = None
     batch: Batch | None = None
     taken: Taken | None = None
@@ -217,10 +222,13 @@ class Planner:
         write = self._write
         if self._fresh is None and write.rows is not None:
             budget = write.memory_bytes or layout.options.memory_bytes
+            order_of = None if write.order_on is None else write.order_on(head)
+            writer = self._writer(layout, order_of)
+            whole = write.copy(writer) if write.copy else ()
             stream = write.rows(layout.schema)
             self.fresh_schema_id = layout.schema_id
-            writer = self._writer(layout, None if write.order_on is None else write.order_on(head))
-            self._fresh = writer.write_stream(stream, memory_bytes=budget, progress=write.progress)
+            added = writer.write_stream(stream, memory_bytes=budget, progress=write.progress)
+            self._fresh = [*whole, *added]
             self._base, self._other_sorts = head, writer.other_sorts
 
     def _look_at_new_segments(self, head: Snapshot, layout: Layout) -> None:

@@ -21,6 +21,7 @@ from tblctl.tableformat.errors import TblctlError
 from tblctl.tableformat.keys.order import is_sorted, key_table, sort_indices
 from tblctl.tableformat.model.cluster_key import Sort
 from tblctl.tableformat.model.cut import cut_rows, most_rows
+from tblctl.tableformat.model.options import TableOptions
 from tblctl.tableformat.model.record import BlockRecord
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.native.log.names import block_path
@@ -29,6 +30,7 @@ from tblctl.tableformat.parquet.dictionaries import (
     decoded_bytes,
     with_own_dictionaries,
 )
+from tblctl.tableformat.parquet.whole_files import WholeFile, copied
 from tblctl.tableformat.progress import Progress
 from tblctl.tableformat.projection import Conformer
 from tblctl.tableformat.storage import Storage
@@ -160,6 +162,28 @@ class BlockWriter:
         path = block_path(self._env.new_id())
         self.paths.append(path)
         return file.store(self._storage, path, level=level, run_id=run_id)
+
+    @property
+    def options(self) -> TableOptions:
+        """How blocks are written."""
+        return self._layout.options
+
+    def copy_file(self, file: WholeFile) -> BlockRecord | None:
+        """Write a file of another writer as one block, undecoded; None if it must be encoded. Threads may share this.
+
+        A file whose rows are not in the order of the table's sort becomes a block of no known order.
+
+        Raises:
+            InvalidDataError, ValueError, CorruptTableError: as `whole_files.copied`.
+        """
+        found = copied(file, self._layout)
+        if found is None:
+            return None
+        encoder, sort = found
+        path = block_path(self._env.new_id())
+        self.paths.append(path)
+        run_id = self._env.new_run_id() if sort else None
+        return encoder.store(self._storage, path, level=0, run_id=run_id)
 
     def discard(self) -> None:
         """Delete written blocks, as far as possible. Only if it is certain that none of them was published."""
