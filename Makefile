@@ -38,7 +38,7 @@ LOWEST_VENV := .venv-lowest
 LOWEST_TESTS := tests/tableformat/test_older_arrow.py tests/model/test_types.py tests/model/test_cluster_key.py \
   tests/metrics tests/predicate/test_sql.py tests/predicate/test_match_and_rows.py \
   tests/native/test_sorts.py tests/native/test_curve_tables.py tests/merger/test_merge.py \
-  tests/iceberg/test_pyiceberg_members.py tests/storage/test_private_members.py tests/cli/test_recluster.py
+  tests/iceberg/test_pyiceberg_members.py tests/cli/test_recluster.py
 ifeq ($(INSTALL),wheel)
 TEST_VENV := $(WHEEL_VENV)
 CHECK_INSTALL = $(TEST_VENV)/bin/python scripts/check_wheel.py
