@@ -17,7 +17,7 @@
 #   make bench-layouts   curves against Delta's and Iceberg's, and Hudi's clustering: seconds, and what queries read; the picture
 #   make bench-a   those of the format: append, scan, metadata, start-up
 #   make docs      the site of docs/ in site/, with the API; fails on a broken link
-#   make wheel     the wheel in dist/;  make check-wheel  proves that it works without the extras
+#   make wheel     the wheel and the sdist in dist/;  make check-wheel  proves that it works without the extras, on every Python
 #   make test INSTALL=wheel   the same tests against the built wheel in an environment of its own
 PYTHON ?= python3
 INSTALL ?= editable
@@ -38,7 +38,7 @@ LOWEST_VENV := .venv-lowest
 LOWEST_TESTS := tests/tableformat/test_older_arrow.py tests/model/test_types.py tests/model/test_cluster_key.py \
   tests/metrics tests/predicate/test_sql.py tests/predicate/test_match_and_rows.py \
   tests/native/test_sorts.py tests/native/test_curve_tables.py tests/merger/test_merge.py \
-  tests/iceberg/test_pyiceberg_members.py tests/storage/test_private_members.py tests/cli/test_recluster.py
+  tests/iceberg/test_pyiceberg_members.py tests/cli/test_recluster.py
 ifeq ($(INSTALL),wheel)
 TEST_VENV := $(WHEEL_VENV)
 CHECK_INSTALL = $(TEST_VENV)/bin/python scripts/check_wheel.py
@@ -153,15 +153,22 @@ wheel: dist/.built
 
 dist/.built: $(VENV)/.installed pyproject.toml README.md LICENSE $(SOURCES)
 	rm -rf dist build/lib build/bdist.*
-	$(VENV)/bin/python -m build --wheel --outdir dist .
+	$(VENV)/bin/python -m build --outdir dist .
 	touch $@
 
-# With its declared dependencies only, every module of the wheel imports and the command works.
-check-wheel: dist/.built
+# Both can be uploaded. With its declared dependencies only, every module of the wheel imports and the command works.
+check-wheel: dist/.built .venv-release/.installed
+	.venv-release/bin/twine check --strict dist/*.whl dist/*.tar.gz
 	rm -rf $(BARE_VENV)
 	$(PYTHON) -m venv $(BARE_VENV)
 	$(BARE_VENV)/bin/pip install $(PIP_FLAGS) dist/*.whl
 	$(BARE_VENV)/bin/python scripts/check_wheel.py
+	bash scripts/check_pythons.sh dist/*.whl
+
+.venv-release/.installed: scripts/release.txt
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/pip install --quiet --disable-pip-version-check --requirement scripts/release.txt
+	touch $@
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) scripts/check_python.py
@@ -213,4 +220,4 @@ lowest: $(VENV)/.installed
 	mv build/lowest.txt tests/lowest.txt
 
 clean:
-	rm -rf build dist site $(VENV) $(WHEEL_VENV) $(BARE_VENV) $(LOWEST_VENV) .venv-hudi .venv-duckdb .venv-docs .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf build dist site $(VENV) $(WHEEL_VENV) $(BARE_VENV) $(LOWEST_VENV) .venv-hudi .venv-duckdb .venv-docs .venv-release .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

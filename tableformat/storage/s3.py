@@ -108,9 +108,8 @@ class S3Backend:
         return self._run(self._read, name)
 
     async def _read(self, name: str) -> bytes:
-        # max_concurrency=1: otherwise s3fs asks for the size first, one more request for every object.
         path, filesystem = f"{self._root}/{name}", self._filesystem()
-        return bytes(await _patiently(lambda: filesystem._cat_file(path, max_concurrency=1)))
+        return bytes(await _patiently(lambda: filesystem._cat_file(path, **in_one_request())))
 
     def read_many(self, names: Sequence[str]) -> Contents:
         return self._run(_in_parallel, self._read_or_none, names)
@@ -393,6 +392,15 @@ class RefusedDeleteError(OSError):
     def __init__(self, problem: dict[str, Any]) -> None:
         super().__init__(f"{problem.get('Key')}: {problem.get('Message') or problem.get('Code')}")
         self.response = {"Error": problem, "ResponseMetadata": {}}
+
+
+@functools.cache
+def in_one_request() -> dict[str, int]:
+    """Return arguments for `_cat_file`: s3fs from 2026.3 on asks for the size first, and older ones never do."""
+    import s3fs
+
+    known = inspect.signature(s3fs.S3FileSystem._cat_file).parameters
+    return {"max_concurrency": 1} if "max_concurrency" in known else {}
 
 
 @functools.cache

@@ -100,7 +100,7 @@ def _can_be_created(columns):
     try:
         Schema.create(columns)
     except InvalidSchemaError as error:
-        if "fixed_size_list inside a nullable field" not in error.message:
+        if "a fixed_size_list" not in error.message:
             raise
         return False
     return True

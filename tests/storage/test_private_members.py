@@ -23,12 +23,14 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from s3fs import S3FileSystem
 
+from tblctl.tableformat.storage.s3 import in_one_request
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("tableformat", "metrics", "selector", "merger", "api", "cli")
 PACKAGES = ("fsspec", "s3fs", "aiobotocore", "aiohttp", "botocore")
 
 METHODS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
-    "_cat_file": (S3FileSystem._cat_file, (None, "path"), {"start": 0, "end": 1, "max_concurrency": 1}),
+    "_cat_file": (S3FileSystem._cat_file, (None, "path"), {"start": 0, "end": 1, **in_one_request()}),
     "_call_s3": (S3FileSystem._call_s3, (None, "put_object"), {"Bucket": "b", "Key": "k", "Body": b""}),
     "_pipe_file": (S3FileSystem._pipe_file, (None, "path", b""), {"chunksize": 1, "mode": "create"}),
     "_get_session": (AIOHTTPSession._get_session, (None, None), {}),
@@ -122,6 +124,10 @@ def test_the_private_attributes_exist() -> None:
     assert "_retry_connection" in inspect.getsource(aiohttp.ClientSession._request)
     assert "self._s3 =" in inspect.getsource(S3FileSystem.set_session)
     assert "http_session_cls" in inspect.signature(AioConfig.__init__).parameters
+
+
+def test_the_pinned_s3fs_is_told_to_read_an_object_in_one_request() -> None:
+    assert in_one_request() == {"max_concurrency": 1}
 
 
 def test_members_that_are_public_by_name_alone_exist() -> None:

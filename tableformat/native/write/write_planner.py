@@ -71,12 +71,9 @@ class Write:
         everything: it removes or changes all rows, whatever `select` returns.
         assign: new values for those rows; None to remove them.
         rows: new rows to add; None for none.
-<<<<<<< HEAD
         order_on: returns what chooses the order of new rows, given the head that they are written for; None for the
             table's own.
-=======
         copy: writes whole files undecoded; `rows` is asked for those of the others then. None for none.
->>>>>>> imp
         staged: a staged write with new rows to add; None for none. The operation publishes or deletes its blocks.
         batch: of a stream, committed only once; None for no stream.
         taken: files whose rows it adds; None if it adds none of files that are taken once.
