@@ -6,6 +6,7 @@ Tests that interrupt operations take them from here. A test of native/test_crash
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,7 +84,19 @@ def with_a_plan(at: At) -> None:
     at.open().schedule()
 
 
+def with_a_log(at: At) -> None:
+    """Make a table with a log of queries, and a recluster after them."""
+    two_groups(at)
+    table = at.open()
+    table.set_options({"recluster.record": "on"})
+    table.scan("id > 2 AND id < 5").to_arrow()
+    table.close()
+    table.set_options({"recluster.record": "off"})
+    table.recluster()
+
+
 IMPORTED = "memory://imported-files/in"
+EXPORTED = "memory://exported-files/out"
 
 
 def files_to_import(_: At) -> None:
@@ -143,6 +156,13 @@ def _by_plan(table: tblctl.Table) -> None:
     table.recluster(table.plan(), commit_every=1)
 
 
+def _import_queries(table: tblctl.Table) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
+        file.write("SELECT * FROM t WHERE id > 2;\n")
+        file.flush()
+        table.import_workload(file.name, kind="sql", table="t")
+
+
 def _cancel(table: tblctl.Table) -> None:
     for pending in table.pending_plans():
         table.cancel_plan(pending.id)
@@ -155,6 +175,7 @@ CHANGES = {
     "append a stream": on(three_blocks, "append", _streamed),
     "append what was staged": on(three_blocks, "append", _staged),
     "import": Operation(of="import_parquet", build=three_blocks_and_files, act=_import),
+    "import queries": on(three_blocks, "import_workload", _import_queries),
     "append and fold": on(four_segments, "append", lambda table: table.append(rows(50))),
     "delete": on(three_blocks, "delete", lambda table: table.delete("id in (1, 2, 5, 21)")),
     "delete whole blocks": on(three_blocks, "delete", lambda table: table.delete("id < 5")),
@@ -190,6 +211,12 @@ RECLUSTERS = {
 READS = {
     "scan": on(three_blocks, "scan", lambda table: table.scan("id > 2").to_arrow()),
     "dataset": on(three_blocks, "to_dataset", _read_dataset),
+    "head": on(three_blocks, "head"),
+    "count": on(three_blocks, "count", lambda table: table.count("id > 2")),
+    "export": on(three_blocks, "export", lambda table: table.export(EXPORTED, overwrite=True)),
+    "workload": on(with_a_log, "workload"),
+    "savings": on(with_a_log, "savings"),
+    "suggest layouts": on(with_a_log, "suggest", lambda table: table.suggest("id > 2", layouts=True)),
     "check": on(long_history, "check", lambda table: table.check(deep=True)),
     "compare": on(long_history, "compare", lambda table: table.compare(2, 3)),
     "plan": on(two_groups, "plan"),
@@ -197,7 +224,17 @@ READS = {
     **{
         name: on(long_history, name)
         for name in (
-            *("cluster_by", "depth_history", "files", "history", "info", "location", "options", "schema"),
+            *(
+                "cluster_by",
+                "depth_history",
+                "estimate",
+                "files",
+                "history",
+                "info",
+                "location",
+                "options",
+                "schema",
+            ),
             *("snapshot", "suggest", "tags"),
         )
     },
@@ -207,15 +244,9 @@ READS = {
 OPERATIONS = CHANGES | RECLUSTERS | READS
 
 TRIED_ELSEWHERE = {
-    "picture": "reads as `info` and `depth_history` do",
     "estimate": "reads as `history` does",
+    "picture": "reads as `info` and `depth_history` do",
     "to_spark": "needs Spark: spark/test_source.py",
-    "head": "reads as `scan` does",
-    "count": "reads as `scan` does",
-    "export": "reads as `scan` does, and writes elsewhere: native/test_export.py",
     "close": "waits for work of its process: api/test_background.py",
-    "import_workload": "writes one object, which nothing names: workload/test_import.py",
     "choose_key": "reads as `info` and `workload` do: api/test_key_choice.py",
-    "savings": "reads as `compare` and `workload` do: api/test_savings.py",
-    "workload": "lists and reads logs that nothing names: workload/test_recording.py",
 }

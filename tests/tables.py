@@ -90,8 +90,8 @@ def shape_of(url: str, before: Mapping[str, bytes]) -> tuple[tuple[str, int], ..
 def named_objects(table: tblctl.Table) -> set[str]:
     """Return every object that the table needs, worked out from its snapshots alone, apart from the hint.
 
-    Records of expired snapshots too, which are kept for 90 days, and pending plans with their claims, which expire: no
-    table of a test is that old.
+    Records of expired snapshots too, which are kept for 90 days, pending plans with their claims, which expire, and
+    logs of queries, which are kept for 30 days: no table of a test is that old.
     """
     storage = native_of(table).storage
     needed = {
@@ -100,6 +100,7 @@ def named_objects(table: tblctl.Table) -> set[str]:
     names = [item.name for item in storage.list("metadata/")]
     plans = {found[0]: name for name in names if (found := plan_of(name))}
     needed |= {*plans.values(), *(name for name in names if (claim := claim_of(name)) and claim[0] in plans)}
+    needed |= {item.name for item in storage.list("workload/") if item.name.endswith(".jsonl")}
     segments: set[str] = set()
     for info in table.history():
         if "record" in info.detail:

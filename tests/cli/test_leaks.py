@@ -31,6 +31,7 @@ TESTS = Path(__file__).parent.parent
 DESCRIPTORS = Path("/proc/self/fd")
 
 WATCH = "recluster --watch"
+PENDING = "recluster --pending"
 WORDS: dict[str, tuple[str, ...]] = {
     "create": ("NEW", "--schema", "id: int64, v: string", "--cluster-by", "id"),
     "import": ("FILE", "LOC"),
@@ -44,11 +45,15 @@ WORDS: dict[str, tuple[str, ...]] = {
     "info": ("LOC",),
     "depth": ("LOC", "id"),
     "suggest": ("LOC",),
+    "suggest --layouts": ("LOC", "--layouts", "--predicates", "CONDITIONS"),
     "workload": ("LOC",),
+    "workload import": ("LOC", "import", "QUERIES", "--kind", "sql", "--table", "t"),
     "estimate": ("LOC",),
     "plan": ("LOC", "--policy", "full"),
     "plan --output": ("LOC", "--policy", "full", "--output", "OUT"),
+    "plan --schedule": ("LOC", "--policy", "full", "--schedule"),
     "recluster": ("LOC", "--final"),
+    PENDING: ("LOC", "--pending"),
     WATCH: ("LOC", "--watch", "1s"),
     "sql": ("ALTER TABLE 'LOC' RECLUSTER FINAL",),
     "history": ("LOC",),
@@ -59,7 +64,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     "gc": ("LOC", "--keep", "1", "--older-than", "0"),
     "check": ("LOC", "--deep"),
 }
-"""A call of every command. LOC is a table, NEW a free place, FILE a Parquet file with rows, OUT a file to be."""
+"""A call of every command. LOC is a table, NEW a free place, FILE a Parquet file with rows, OUT a file to be.
+CONDITIONS and QUERIES are texts of a condition, and of a query."""
 
 PROGRAM = """
 import importlib, json, os, sys
@@ -99,7 +105,8 @@ def words_of(command: str, folder: Path) -> list[str]:
 
 def placed(command: str, tables: Mapping[str, object], folder: Path) -> list[str]:
     """Return a call of the command on tables, and on files below `folder`."""
-    places = {**tables, "FILE": folder / "rows.parquet", "OUT": folder / "out"}
+    texts = {"CONDITIONS": folder / "conditions.sql", "QUERIES": folder / "queries.sql"}
+    places = {**tables, **texts, "FILE": folder / "rows.parquet", "OUT": folder / "out"}
     words = [command.partition(" ")[0]]
     for word in WORDS[command]:
         found = next((name for name in places if name in word), None)
@@ -107,13 +114,22 @@ def placed(command: str, tables: Mapping[str, object], folder: Path) -> list[str
     return words
 
 
-def make_table(folder: Path) -> Path:
-    """Make a table of overlapping blocks, and a file of rows, below `folder`."""
+def make_files(folder: Path) -> None:
+    """Make what commands read below `folder`: a file of rows, conditions, and queries."""
     pq.write_table(rows(90, 91), folder / "rows.parquet")
+    (folder / "conditions.sql").write_text("id > 3;\n")
+    (folder / "queries.sql").write_text("SELECT v FROM t WHERE id > 3;\n")
+
+
+def make_table(folder: Path, command: str) -> Path:
+    """Make a table of overlapping blocks that a command works on, and files of rows and texts, below `folder`."""
+    make_files(folder)
     table = tblctl.create(folder / "t", SCHEMA, cluster_by="id", options={"block_rows": 4})
     table.append(rows(*range(0, 12, 2)))
     table.append(rows(*range(1, 12, 2)))
     table.append(rows(3, 30))
+    if command == PENDING:
+        table.schedule("full")
     return folder / "t"
 
 
@@ -153,14 +169,14 @@ def test_an_interrupted_command_leaves_nothing_but_what_gc_removes(
     for command in WORDS:
         trial = tmp_path / command / "trial"
         trial.mkdir(parents=True)
-        make_table(trial)
+        make_table(trial, command)
         calls = storage_calls(lambda at=trial, of=command: invoke(words_of(of, at)))
         # How a signal ends a command does not depend on the moment: one of them comes at three.
         moments = {1, len(calls) // 2, len(calls)} if number == signal.SIGINT else {len(calls) // 2}
         for call in sorted(moments):
             folder = tmp_path / command / str(call)
             folder.mkdir()
-            make_table(folder)
+            make_table(folder, command)
             cases.append(
                 (folder, {"words": words_of(command, folder), "signal": int(number), "call": max(1, call)})
             )
@@ -219,7 +235,7 @@ def test_a_command_closes_all_that_it_opens(command: str, tmp_path: Path, tempor
         folder = tmp_path / str(number)
         folder.mkdir()
         if number < 2:
-            make_table(folder)
+            make_table(folder, command)
             (folder / "new").mkdir(exist_ok=True)
         code = invoke(words_of(command, folder))
         assert code == 0 or (number == 2), (command, code)
@@ -253,7 +269,7 @@ def test_a_command_leaves_no_client_of_a_server_open(
         ("AWS_DEFAULT_REGION", "us-east-1"),
     ):
         monkeypatch.setenv(name, value)
-    pq.write_table(rows(90, 91), tmp_path / "rows.parquet")
+    make_files(tmp_path)
     clients = []
     calls: Sequence[Any] = ()
     for number in range(3):
@@ -262,6 +278,8 @@ def test_a_command_leaves_no_client_of_a_server_open(
             table = tblctl.create(place, SCHEMA, cluster_by="id", options={"block_rows": 4})
             table.append(rows(*range(0, 12, 2)))
             table.append(rows(*range(1, 12, 2)))
+            if command == PENDING:
+                table.schedule("full")
         words = placed(command, {"LOC": place, "NEW": f"{place}-new"}, tmp_path)
         faults = Faults()
         if number == 1:
