@@ -214,6 +214,7 @@ def test_the_whole_table_is_sorted_after_every_so_many_appends():
     rows = 4 * BLOCK_ROWS
     assert found.rewritten_rows == (0, 0, 3 * rows, 0, 0, 6 * rows, 0)
 
+
 @pytest.mark.parametrize(
     ("policy", "options"),
     [("levels", {"threshold": 2}), ("runs", {"target_depth": 3}), ("depth", {"clustering_depth": 3})],
