@@ -3,7 +3,8 @@
 Each table grows by ten appends, then a plan is made and carried out, three times over: policy `runs`, target depth 2,
 in this process. The first two runs teach the table its rates (`maintain/experience.py`); the third one is judged.
 Bytes are those read and written, seconds those of the merge, as commits record both; depth is the average after the
-run, against the plan's.
+run, against the plan's. Seconds are by the clock: where the machine does other work, they vary by themselves. Of a run
+of which the earlier ones are more than 16 versions back, the plan knows the rates of the last one only.
 
     python -m benchmarks.predictions
 """

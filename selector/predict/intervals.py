@@ -69,13 +69,17 @@ def _places(inputs: Inputs, rows: Integers) -> Floats:
     rates = np.cumsum(
         np.bincount(begin, rate, minlength=points.size) - np.bincount(end, rate, minlength=points.size)
     )
+    begun, ended = (begin, end) if is_spread.all() else (begin[is_spread], end[is_spread])
     open_inputs = np.cumsum(
-        np.bincount(begin[is_spread], minlength=points.size)
-        - np.bincount(end[is_spread], minlength=points.size)
+        np.bincount(begun, minlength=points.size) - np.bincount(ended, minlength=points.size)
     )
     rates = np.where(open_inputs > 0, rates, 0.0)  # else rounding errors would add up
+    until = np.concatenate(([0.0], np.cumsum(rates[:-1] * np.diff(points))))
+    if begun is begin:  # no input is of one key: none adds rows at a point
+        spread: Floats = np.interp(rows, until, points.astype(np.float64))
+        return spread
     jumps = np.bincount(begin, inputs.rows * ~is_spread, minlength=points.size)  # rows of one key
-    until = np.concatenate(([0.0], np.cumsum(rates[:-1] * np.diff(points)))) + np.cumsum(jumps) - jumps
+    until = until + np.cumsum(jumps) - jumps
     reached = np.stack((until, until + jumps), axis=1).ravel()
     places: Floats = np.interp(rows, reached, np.repeat(points, 2).astype(np.float64))
     return places

@@ -213,3 +213,30 @@ def test_the_whole_table_is_sorted_after_every_so_many_appends():
     found = replayed(first("uniform", 7), RewriteAll(3))
     rows = 4 * BLOCK_ROWS
     assert found.rewritten_rows == (0, 0, 3 * rows, 0, 0, 6 * rows, 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [("levels", {"threshold": 2}), ("runs", {"target_depth": 3}), ("depth", {"clustering_depth": 3})],
+)
+def test_no_rows_are_rewritten_without_fewer_overlaps(policy, options):
+    """Counts the rows of merges after which as many pairs of blocks overlap as before."""
+    for name in ("uniform", "time-correlated", "hot key"):
+        table, choose = KeyTable(), by_policy(policy, **options)
+        rewritten = in_vain = 0
+        for event in first(name, 40):
+            table.ingest(event)
+            while drafts := choose(table.view()):
+                for draft in drafts[:1]:  # the next ones are chosen anew
+                    before = overlapping_pairs(table)
+                    rows = table.merge([draft])
+                    rewritten += rows
+                    in_vain += rows * (overlapping_pairs(table) >= before)
+        assert rewritten > 0
+        assert in_vain == 0, name
+
+
+def overlapping_pairs(table):
+    mask = table.is_measured
+    low, high = table.low[mask], table.high[mask]
+    return int(((low[:, None] <= high) & (low <= high[:, None])).sum() - low.size) // 2
