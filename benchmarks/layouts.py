@@ -282,6 +282,7 @@ def draw(reads: Mapping[str, Reads], path: Path) -> None:
     """Draw the blocks read over the selectivity, one picture for each data set and number of ranges."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
 
     figure = Figure(figsize=(9, 6.5), layout="constrained", facecolor="white")
     axes = figure.subplots(2, 2, sharex=True)
@@ -300,6 +301,9 @@ def draw(reads: Mapping[str, Reads], path: Path) -> None:
             panel.set_title(f"{data}: ranges on {'one column' if ranged == 1 else 'both columns'}")
             panel.set_xscale("log")
             panel.set_yscale("log")
+            for axis in (panel.xaxis, panel.yaxis):  # plain numbers, no powers of ten
+                axis.set_major_formatter("{x:g}")
+                axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
             panel.spines[["top", "right"]].set_visible(False)
     for panel in axes[1]:
         panel.set_xlabel("% of the rows that a range holds")
