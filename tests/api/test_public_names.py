@@ -21,8 +21,8 @@ from tblctl.maintain import recluster as loop
 NAMES = {
     "tblctl": """
         Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
-        ColumnUse DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome HotRange
-        IcebergTable ImportedLog ImportOutcome KeyChoice LayoutEstimate Layouts MeasuredVersion
+        ColumnUse DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome
+        HotRange IcebergTable ImportedLog ImportOutcome KeyChoice LayoutEstimate Layouts MeasuredVersion
         OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress Query RangeShare RealisedSaving
         Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable
         Table TableOptions UseOverTime WatchedRound Workload WorkloadReport WriteOutcome
