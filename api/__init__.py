@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from tblctl.warehouse import SurveyedTable, find_tables, survey
     from tblctl.watching import WatchedRound, watch
     from tblctl.workload.importing import ImportedLog
-    from tblctl.workload.report import ColumnUse, HotRange, WorkloadReport
+    from tblctl.workload.report import ColumnUse, HotRange, UseOverTime, WorkloadReport
     from tblctl.workload.savings import RealisedSaving
 
 __version__ = "0.1.0"
@@ -117,6 +117,7 @@ _HOMES = {  # module, or module:name if the name differs there
     "ImportedLog": "tblctl.workload.importing",
     "ColumnUse": "tblctl.workload.report",
     "HotRange": "tblctl.workload.report",
+    "UseOverTime": "tblctl.workload.report",
     "WorkloadReport": "tblctl.workload.report",
     "RealisedSaving": "tblctl.workload.savings",
     "Table": "tblctl.table",
@@ -185,6 +186,7 @@ __all__ = [  # noqa: RUF022 (the order in which a reader meets them)
     "WorkloadReport",
     "ColumnUse",
     "HotRange",
+    "UseOverTime",
     "ImportedLog",
     "RealisedSaving",
     "KeyChoice",

@@ -27,6 +27,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from tblctl.metrics.information import EXACT_BUCKETS
 from tblctl.metrics.intervals import Integers
 from tblctl.metrics.layout import LAST_LEVEL, Band, density
+from tblctl.pictures.asked import AskedPicture
 from tblctl.pictures.picture import Panel, Picture, printable, tick_ranks
 from tblctl.pictures.planes import Plane
 
@@ -53,6 +54,7 @@ _MOST_KEYS = 7
 _TITLE_LENGTH = 64  # characters
 _END_LENGTH = 24
 _BOX_SHADE = 0.12  # how opaque boxes are: what many share shows through their edges
+_NO_QUERY = 0.3  # how opaque a time without queries is
 _MANY_BUCKETS = 12
 _SETTINGS: Any = {  # (matplotlib types the names of its settings one by one)
     "svg.hashsalt": "tblctl",
@@ -110,6 +112,59 @@ def draw_png(picture: Picture, theme: Theme = PAPER) -> bytes:
         output = io.BytesIO()
         figure.savefig(output, format="png", metadata={"Software": None})
     return output.getvalue()
+
+
+def draw_asked(picture: AskedPicture, kind: str) -> bytes:
+    """Return what a table is asked as `svg` or `png`: above over time, below the hot ranges."""
+    rows = len(picture.columns) + len(picture.hot)
+    with _settings():
+        theme = PAPER if kind == "png" else ANY_THEME
+        figure = Figure(figsize=(WIDTH_INCHES, 1.6 + 0.24 * rows), layout="constrained")
+        figure.patch.set_facecolor(theme.background or "none")
+        above, below = figure.subplots(2, 1, height_ratios=[len(picture.columns), max(len(picture.hot), 1)])
+        figure.suptitle(picture.title[:_TITLE_LENGTH], color=theme.ink, fontsize=_FONT_SIZE + 2)
+        _draw_over_time(above, picture, theme)
+        _draw_hot(below, picture, theme)
+        output = io.BytesIO()
+        names = ("Software",) if kind == "png" else ("Creator", "Date", "Format", "Type")
+        figure.savefig(output, format=kind, metadata=dict.fromkeys(names))
+    return output.getvalue()
+
+
+def _draw_over_time(axes: Axes, picture: AskedPicture, theme: Theme) -> None:
+    """Draw which share of the queries tests a column: a row each, the darker the more; empty where none ran."""
+    ink = to_rgb(LEVEL_COLORS[3])
+    cells = np.zeros((*picture.shares.shape, 4))
+    cells[..., :3] = ink
+    cells[..., 3] = picture.shares
+    cells[np.isnan(picture.shares)] = to_rgba(theme.faint, _NO_QUERY)
+    axes.imshow(cells, aspect="auto", interpolation="nearest", extent=(0, 1, len(picture.columns), 0))
+    axes.set_yticks(np.arange(len(picture.columns)) + 0.5, picture.columns)
+    axes.set_xticks([0, 1], picture.times)
+    first, last = axes.get_xticklabels()
+    first.set_horizontalalignment("left")
+    last.set_horizontalalignment("right")
+    axes.set_title(
+        "asked for over time: full colour is every query, grey is none at all",
+        color=theme.ink,
+        fontsize=_FONT_SIZE,
+    )
+    axes.tick_params(colors=theme.ink, length=0)
+
+
+def _draw_hot(axes: Axes, picture: AskedPicture, theme: Theme) -> None:
+    """Draw the share of all queries that ask for each hot range."""
+    places = np.arange(len(picture.hot))
+    colors = [LEVEL_COLORS[number % len(LEVEL_COLORS)] for number, _, _ in picture.hot]
+    axes.barh(places, [share for _, _, share in picture.hot], height=_BAR_SHARE, color=colors)
+    axes.set_yticks(places, [f"{picture.columns[number]}: {text}" for number, text, _ in picture.hot])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    axes.set_title("hot ranges: share of the queries", color=theme.ink, fontsize=_FONT_SIZE)
+    axes.tick_params(colors=theme.ink)
+    for spine in axes.spines.values():
+        spine.set_color(theme.faint)
 
 
 @contextmanager

@@ -37,6 +37,9 @@ _MOST_HOT = 3
 _MOST_LISTED = 100  # values of a list that count for hot ranges
 _SHOWN_CHARACTERS = 60
 
+STRETCHES = 48
+"""Of time, into which a report is cut."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class HotRange:
@@ -76,6 +79,25 @@ class ColumnUse:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UseOverTime:
+    """What queries tested in a stretch of time.
+
+    Attributes:
+        start: in seconds since 1970.
+        weight: of the queries that ran in it; 0 for none.
+        shares: of these, by the columns that they test.
+    """
+
+    start: float
+    weight: float
+    shares: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {**vars(self), "shares": dict(self.shares)}
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkloadReport:
     """What a table was asked.
 
@@ -86,6 +108,7 @@ class WorkloadReport:
         first_time, last_time: when they ran, in seconds since 1970; None without any.
         sources: share of the weight by who saw the queries.
         columns: that are tested, by share, the highest first.
+        over_time: the same in stretches of equal length from the first query to the last, at most `STRETCHES`.
         drift: how much the columns tested changed: half the sum of the differences between `share_after` and
             `share_before`, both scaled to 1. 0 for the same, 1 for wholly other columns.
         without_condition: share of the weight that reads all rows.
@@ -104,6 +127,7 @@ class WorkloadReport:
     last_time: float | None
     sources: Mapping[str, float]
     columns: tuple[ColumnUse, ...]
+    over_time: tuple[UseOverTime, ...]
     drift: float
     without_condition: float
     unreadable: int
@@ -120,7 +144,12 @@ class WorkloadReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values, without the queries."""
         found = {name: value for name, value in vars(self).items() if name != "workload"}
-        return {**found, "sources": dict(self.sources), "columns": [item.to_dict() for item in self.columns]}
+        return {
+            **found,
+            "sources": dict(self.sources),
+            "columns": [item.to_dict() for item in self.columns],
+            "over_time": [item.to_dict() for item in self.over_time],
+        }
 
 
 def report(log: ReadLog, schema: Schema, snapshot: int | str) -> WorkloadReport:
@@ -145,6 +174,7 @@ def report(log: ReadLog, schema: Schema, snapshot: int | str) -> WorkloadReport:
         last_time=max((query.time for query in queries), default=None),
         sources=dict(sorted(sources.items(), key=lambda item: -item[1])),
         columns=columns,
+        over_time=over_time(use.tested),
         drift=_drift(columns),
         without_condition=use.without / weight if weight else 0.0,
         unreadable=use.unreadable,
@@ -157,6 +187,33 @@ def report(log: ReadLog, schema: Schema, snapshot: int | str) -> WorkloadReport:
         other_files=log.other_files,
         dropped=log.dropped,
         workload=log.workload,
+    )
+
+
+def over_time(tested: Sequence[tuple[float, float, Sequence[str]]]) -> tuple[UseOverTime, ...]:
+    """Return what queries tested over time; nothing without any.
+
+    Args:
+        tested: of each query, when it ran, its weight, and the columns that it tests.
+    """
+    if not tested:
+        return ()
+    first, last = min(item[0] for item in tested), max(item[0] for item in tested)
+    count = min(STRETCHES, len(tested)) if last > first else 1
+    weights: list[float] = [0.0] * count
+    columns: list[dict[str, float]] = [{} for _ in weights]
+    for time, weight, names in tested:
+        place = min(int((time - first) / (last - first) * count), count - 1) if last > first else 0
+        weights[place] += weight
+        for name in names:
+            columns[place][name] = columns[place].get(name, 0.0) + weight
+    return tuple(
+        UseOverTime(
+            start=first + (last - first) * place / count,
+            weight=weight,
+            shares={name: share / weight for name, share in sorted(columns[place].items())},
+        )
+        for place, weight in enumerate(weights)
     )
 
 
@@ -203,6 +260,7 @@ class _Use:
         self._columns: dict[str, _Column] = {}
         self._nodes: dict[str, Node | None] = {}
         self._halves = [0.0, 0.0]
+        self.tested: list[tuple[float, float, tuple[str, ...]]] = []
         self.without = 0.0
         self.unreadable = 0
 
@@ -217,6 +275,7 @@ class _Use:
             found.setdefault(test.leaf.name, set()).add(way)
         for name, operator in query.tested:
             found.setdefault(name, set()).add(_WAYS_OF_TEXT.get(operator, "other"))
+        self.tested.append((query.time, query.weight, tuple(found)))
         if not found and not query.where:
             self.without += query.weight
         for name, ways in found.items():

@@ -9,6 +9,7 @@ import click
 
 import tblctl
 from tblctl.cli.arguments import params
+from tblctl.cli.arguments.pictures import say_drawn
 from tblctl.cli.command import command
 from tblctl.cli.show import page, render
 
@@ -19,14 +20,15 @@ SHOWN_COLUMNS = 12
 @command(
     "workload",
     example="""
-    tblctl workload /data/events --since 7d
+    tblctl workload /data/events --since 7d --picture asked.svg
     tblctl workload /data/events import spark-events/app-1.zstd
     tblctl workload /data/events import history.csv --kind snowflake --table analytics.events
     tblctl workload /data/events import audit.parquet --text-column sql --time-column at --dialect postgres""",
     json_shape="""
     object: snapshot, query_count, weight, first_time, last_time (seconds since 1970), sources {name: share},
     columns [{column, share, equal, range, listed, prefix, other, share_before, share_after,
-    hot [{low, high, share}]}], drift, without_condition, unreadable, blocks_read, blocks_total, blocks_needed,
+    hot [{low, high, share}]}], over_time [{start, weight, shares {column: share}}],
+    drift, without_condition, unreadable, blocks_read, blocks_total, blocks_needed,
     rows_matched_share (null if unknown), files, damaged_lines, other_files, dropped;
     of an import: object: files [{path, kind, queries, stand_for, unused {reason: count},
     left_out {reason: count}, undated, was_known}]""",
@@ -55,6 +57,11 @@ SHOWN_COLUMNS = 12
 )
 @click.option("--time-column", metavar="NAME", help="The column with the time when a query ran.")
 @click.option("--dialect", metavar="NAME", help="Of the queries' SQL, as sqlglot calls it.")
+@click.option(
+    "--picture",
+    metavar="FILE",
+    help="Also draw which columns are asked over time, and the hot ranges. FILE ends with .svg or .png.",
+)
 @params.opens_any_format
 def workload(
     *,
@@ -62,6 +69,7 @@ def workload(
     words: tuple[str, ...],
     since: str | None,
     limit: int,
+    picture: str | None,
     opening: dict[str, Any],
     as_json: bool,
     **importing: Any,
@@ -79,8 +87,11 @@ def workload(
     given = [f"--{name.replace('_', '-')}" for name, value in importing.items() if value is not None]
     if given and not words:
         params.refuse(f"{given[0]} is for an import: tblctl workload LOC import FILE...")
-    if words and since is not None:
-        params.refuse("--since is for what is shown, not for an import")
+    if words and (since is not None or picture is not None):
+        params.refuse(
+            f"{'--picture' if since is None else '--since'} is for what is shown, not for an import"
+        )
+    check_asked(picture)
     table = tblctl.open(location, **opening)
     if words:
         found = table.import_workload(words[1:], limit=limit, **importing)
@@ -90,10 +101,23 @@ def workload(
             put_imports(found)
         return
     report = table.workload(since=since, limit=limit)
+    if picture is not None:
+        from tblctl.pictures.asked import write_asked
+
+        write_asked(report, table.location, picture)
     if as_json:
         render.print_json(report.to_dict())
     else:
         put_report(report, since)
+        say_drawn(picture)
+
+
+def check_asked(picture: str | None) -> None:
+    """Refuse a file that cannot hold the picture, before the log is read."""
+    if picture is not None:
+        from tblctl.pictures.asked import check_asked as check
+
+        check(picture)
 
 
 def put_imports(found: tuple[tblctl.ImportedLog, ...]) -> None:

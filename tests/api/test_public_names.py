@@ -21,12 +21,11 @@ from tblctl.maintain import recluster as loop
 NAMES = {
     "tblctl": """
         Bill BlockInfo BlockScan BoxDepth BoxFigures Candidate CheckReport ClusteringFigures ClusteringInfo
-        ColumnUse
-        DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome HotRange
-        IcebergTable ImportedLog ImportOutcome KeyChoice LayoutEstimate Layouts MeasuredVersion
+        ColumnUse DeepRange DeltaTable DepthFigures DepthPoint Estimate ExportOutcome Gain GcOutcome GroupOutcome
+        HotRange IcebergTable ImportedLog ImportOutcome KeyChoice LayoutEstimate Layouts MeasuredVersion
         OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress Query RangeShare RealisedSaving
         Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable
-        Table TableOptions WatchedRound Workload WorkloadReport WriteOutcome
+        Table TableOptions UseOverTime WatchedRound Workload WorkloadReport WriteOutcome
         create drop errors execute exists find_tables from_iceberg
         import_parquet open parse_duration parse_schema parse_size parse_statement read_schema spark
         spark_session survey type_from_text type_to_text watch
@@ -112,7 +111,8 @@ NAMES = {
     """,
     "WorkloadReport": """
         blocks_needed blocks_read blocks_total columns damaged_lines drift dropped files first_time last_time
-        other_files query_count rows_matched_share snapshot sources unreadable weight without_condition workload
+        other_files over_time query_count rows_matched_share snapshot sources unreadable weight without_condition
+        workload
     """,
     "RealisedSaving": """
         after_seconds before_seconds note paid_back policy queries saved_seconds snapshot spent_seconds timestamp unused
@@ -120,6 +120,7 @@ NAMES = {
     "KeyChoice": "after_seconds before_seconds changes cluster_by present queries rewrite_seconds why",
     "ColumnUse": "column equal hot listed other prefix range share share_after share_before",
     "HotRange": "high low share",
+    "UseOverTime": "shares start weight",
     "ImportedLog": "kind left_out path queries stand_for undated unused was_known",
     "Candidate": """
         average_blocks_read average_depth average_overlaps blocks_read caveats distinct_bounds inexact_block_count
@@ -204,7 +205,7 @@ NAMES = {
         --metadata-cache --refine
     """,
     "$ tblctl workload": """
-        --branch --catalog-option --debug --dialect --json --kind --limit --metadata-cache --refine --since
+        --branch --catalog-option --debug --dialect --json --kind --limit --metadata-cache --picture --refine --since
         --storage-option --table --text-column --time-column LOC [import|FILE]...
     """,
     "$ tblctl recluster": """
@@ -491,6 +492,7 @@ SIGNATURES = {
     "KeyChoice": ["to_dict()"],
     "RealisedSaving": ["to_dict()"],
     "ColumnUse": ["to_dict()"],
+    "UseOverTime": ["to_dict()"],
     "ImportedLog": ["to_dict()"],
     "ScheduledPlan": ["to_dict()"],
     "PendingPlan": ["to_dict()"],
