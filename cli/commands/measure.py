@@ -111,31 +111,18 @@ def info(
     params.check_namespace(namespace, below)
     prometheus.check_metrics_file(metrics_file)
     if len(locations) == 1 and below is None:
-        table = tblctl.open(locations[0], **opening)
-        drawn: dict[str, Any] = {"picture": picture, "compare": compare}
-        if isinstance(table, tblctl.ParquetFolder):
-            if flag := "--history" if history else "--metrics-file" if metrics_file else None:
-                params.refuse(f"{flag} is for tables: plain files have no versions")
-            show_folder(table, columns, where, worst=worst, as_json=as_json, **drawn)
-            return
-        try:
-            with progress("measuring"):
-                found = table.info(columns=columns, where=where, worst=worst)
-        except tblctl.errors.InvalidKeyError:
-            if table.cluster_by or any((columns, where, history, compare, picture, metrics_file)):
-                raise
-            show_without_key(table, locations[0], as_json=as_json)
-            return
-        compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
-        pictures.draw(table, columns=columns, where=where, **drawn)
-        by_key = columns is None and where is None
-        advice = params.refine_advice(locations[0], opening)
-        if metrics_file is not None:  # runs cost a request each
-            figures = prometheus.of_info(table.location, found, timeline.last_runs(table))
-            prometheus.write_metrics(metrics_file, [figures])
-        show_one(table, found, compared, history=history, by_key=by_key, advice=advice, as_json=as_json)
-        if not as_json:
-            pictures.say_drawn(picture)
+        show_single(
+            locations[0],
+            opening,
+            columns=columns,
+            where=where,
+            worst=worst,
+            history=history,
+            picture=picture,
+            compare=compare,
+            metrics_file=metrics_file,
+            as_json=as_json,
+        )
         return
     if history or compare is not None:
         params.refuse("--history and --compare are for one table")
@@ -147,6 +134,47 @@ def info(
     prometheus.write_metrics(metrics_file, [prometheus.of_survey(item) for item in survey])
     pictures.draw_all(survey, picture, opening, **words)
     show_survey(survey, picture, as_json=as_json)
+
+
+def show_single(
+    location: str,
+    opening: dict[str, Any],
+    *,
+    columns: str | None,
+    where: str | None,
+    worst: int,
+    history: bool,
+    picture: str | None,
+    compare: pictures.Versions | None,
+    metrics_file: str | None,
+    as_json: bool,
+) -> None:
+    """Measure and show one table, or one folder of plain Parquet."""
+    table = tblctl.open(location, **opening)
+    drawn: dict[str, Any] = {"picture": picture, "compare": compare}
+    if isinstance(table, tblctl.ParquetFolder):
+        if flag := "--history" if history else "--metrics-file" if metrics_file else None:
+            params.refuse(f"{flag} is for tables: plain files have no versions")
+        show_folder(table, columns, where, worst=worst, as_json=as_json, **drawn)
+        return
+    try:
+        with progress("measuring"):
+            found = table.info(columns=columns, where=where, worst=worst)
+    except tblctl.errors.InvalidKeyError:
+        if table.cluster_by or any((columns, where, history, compare, picture, metrics_file)):
+            raise
+        show_without_key(table, location, as_json=as_json)
+        return
+    compared = () if compare is None else table.compare(*compare, columns=columns, where=where)
+    pictures.draw(table, columns=columns, where=where, **drawn)
+    by_key = columns is None and where is None
+    advice = params.refine_advice(location, opening)
+    if metrics_file is not None:  # runs cost a request each
+        figures = prometheus.of_info(table.location, found, timeline.last_runs(table))
+        prometheus.write_metrics(metrics_file, [figures])
+    show_one(table, found, compared, history=history, by_key=by_key, advice=advice, as_json=as_json)
+    if not as_json:
+        pictures.say_drawn(picture)
 
 
 def show_without_key(table: tblctl.Table, location: str, *, as_json: bool) -> None:

@@ -202,6 +202,24 @@ def test_an_interrupted_import_goes_on_where_it_was(
     assert ids(lake) == [0, 1, 2]
 
 
+def test_an_interrupt_while_the_catalog_commits_leaves_the_rows_whole(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in", "a.parquet", id=[1, 2])
+    real = SqlCatalog.commit_table
+
+    def commit(self: SqlCatalog, *words: Any) -> Any:
+        real(self, *words)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+    with pytest.raises(KeyboardInterrupt):
+        bring(lake, tmp_path / "in")
+    monkeypatch.setattr(SqlCatalog, "commit_table", real)
+    assert ids(lake) == [1, 2]
+    assert bring(lake, tmp_path / "in").files_known == 1
+
+
 def test_an_outcome_that_stays_unknown_deletes_nothing_and_the_next_import_finds_out(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tblctl.tableformat.environment import Environment
-from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError, InvalidOptionError
+from tblctl.tableformat.errors import (
+    CommitOutcomeUnknownError,
+    CorruptTableError,
+    InvalidOptionError,
+    TblctlError,
+)
 from tblctl.tableformat.iceberg.appending.commit import AppendDrafts, OtherImportError
 from tblctl.tableformat.iceberg.appending.lists import FOLDER, LISTS, Lists, text_of
 from tblctl.tableformat.iceberg.appending.rows import write_rows
@@ -111,24 +116,18 @@ class Appender:
         assert self._base is not None, "begin comes first"
         base = self._base
         outputs = Outputs(base.at(None), self._storages(base), self._env)  # those of before are not read
-        written: list[DataFileRecord] = []
+        memory = memory_bytes or base.options.memory_bytes
+        written = write_rows(outputs, tables, memory_bytes=memory, env=self._env, progress=progress)
+        paths = [record.path for record in written]
         try:
-            write_rows(
-                outputs,
-                tables,
-                memory_bytes=memory_bytes or base.options.memory_bytes,
-                env=self._env,
-                written=written,
-                progress=progress,
-            )
             committed = self._commit(base, written, files, detail)
         except CommitOutcomeUnknownError:
             raise
-        except BaseException:
-            outputs.discard([record.path for record in written])
+        except TblctlError:  # after others, such as an interrupt, it may have happened: gc looks later
+            outputs.discard(paths)
             raise
         if committed is None:
-            outputs.discard([record.path for record in written])
+            outputs.discard(paths)
             return None
         done, is_behind = committed
         self._base = done

@@ -26,10 +26,9 @@ def write_rows(
     *,
     memory_bytes: int,
     env: Environment,
-    written: list[DataFileRecord],
     progress: Progress | None = None,
-) -> None:
-    """Write all rows, of any schemas that fit the table's, and append the new files to `written` as they are done.
+) -> list[DataFileRecord]:
+    """Write all rows, of any schemas that fit the table's, and return the new files. After an error there are none.
 
     A file is closed once it has the table's target size. Rows of a table clustered along a curve or by a tree stay in
     their order: its boundaries are made by a recluster.
@@ -40,6 +39,7 @@ def write_rows(
     layout = outputs.layout
     sort = None if layout.sort is None or layout.sort.is_layout else layout.sort
     waiting: list[pa.Table] = []
+    written: list[DataFileRecord] = []
     held = count = 0
 
     def write_run() -> None:
@@ -51,15 +51,20 @@ def write_rows(
             _write_run(outputs, rows, sort, env, written)
         held = 0
 
-    for rows in _conformed(tables, outputs):
-        waiting.append(rows)
-        held += BufferedRows.sorting_bytes(rows, sort, layout.schema) if sort else rows.nbytes
-        count += rows.num_rows
-        if held >= memory_bytes // 2:
-            write_run()
-        if progress:
-            progress(count, None, "rows")
-    write_run()
+    try:
+        for rows in _conformed(tables, outputs):
+            waiting.append(rows)
+            held += BufferedRows.sorting_bytes(rows, sort, layout.schema) if sort else rows.nbytes
+            count += rows.num_rows
+            if held >= memory_bytes // 2:
+                write_run()
+            if progress:
+                progress(count, None, "rows")
+        write_run()
+    except BaseException:
+        outputs.discard([record.path for record in written])
+        raise
+    return written
 
 
 def _conformed(tables: Iterable[pa.Table], outputs: Outputs) -> Iterator[pa.Table]:
