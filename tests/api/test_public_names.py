@@ -26,9 +26,8 @@ NAMES = {
         OPTION_DOCS Outcome ParquetFolder PendingPlan Plan Price Progress Query RangeShare RealisedSaving
         Scan ScanExplanation ScanReport ScheduledPlan SelectOptions SnapshotInfo Statement Suggestion SurveyedTable
         Table TableOptions UseOverTime WatchedRound Workload WorkloadReport WriteOutcome
-        create drop errors execute exists find_tables from_iceberg
-        import_parquet open parse_duration parse_schema parse_size parse_statement read_schema spark
-        spark_session survey type_from_text type_to_text watch
+        create drop errors execute exists find_tables from_iceberg import_parquet open parse_duration parse_schema
+        parse_size parse_statement read_schema spark spark_session survey type_from_text type_to_text watch
     """,
     "tblctl.errors": """
         AccessDeniedError ClockError CommitOutcomeUnknownError ConflictError CorruptTableError EngineError
@@ -43,8 +42,7 @@ NAMES = {
         summaries unregister worth_merging
     """,
     "tblctl.maintain.recluster": """
-        Committed Done Idle LoopState ReclusterJob Retry Step Totals Waits outcome_of recluster
-        state_of step
+        Committed Done Idle LoopState ReclusterJob Retry Step Totals Waits outcome_of recluster state_of step
     """,
     "Statement": "final if_exists is_location location name parts where where_position",
     "IcebergTable": "cluster_by location options schema snapshot",
