@@ -509,7 +509,7 @@ BUGS: dict[str, Bug] = {
     "gc unaware": Bug(
         what="what another gc removed meanwhile counts as damage",
         patches=_gc_unaware,
-        roles=("gc", "gc", "gc", "updater"),
+        roles=("gc", "gc", "gc", "gc", "gc", "updater", "deleter"),
         first=1010,
     ),
 }
