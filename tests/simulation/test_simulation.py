@@ -55,7 +55,7 @@ def _digest(seed: int, hash_seed: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("seed", [7, 23, 58])
+@pytest.mark.parametrize("seed", [7, 23])
 def test_a_seed_makes_the_same_requests_in_every_process(seed):
     found = {_digest(seed, hash_seed) for hash_seed in ("0", "12345")}
     assert found == {run_history(draw(seed)).digest}
