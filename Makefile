@@ -34,6 +34,7 @@ VENV := .venv
 WHEEL_VENV := .venv-wheel
 BARE_VENV := .venv-bare
 LOWEST_VENV := .venv-lowest
+UV := uv==0.13.9
 # What depends on how other libraries behave, in a minute. `make test` runs them on the highest versions.
 LOWEST_TESTS := tests/tableformat/test_older_arrow.py tests/model/test_types.py tests/model/test_cluster_key.py \
   tests/metrics tests/predicate/test_sql.py tests/predicate/test_match_and_rows.py \
@@ -188,8 +189,9 @@ $(WHEEL_VENV)/.installed: dist/.built $(CONSTRAINTS)
 
 $(LOWEST_VENV)/.installed: pyproject.toml tests/lowest.txt
 	$(PYTHON) -m venv $(LOWEST_VENV)
-	$(LOWEST_VENV)/bin/pip install --quiet --disable-pip-version-check --requirement tests/lowest.txt setuptools
-	$(LOWEST_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(LOWEST_VENV)/bin/pip install --quiet --disable-pip-version-check $(UV)
+	$(LOWEST_VENV)/bin/uv pip install --quiet --python $(LOWEST_VENV)/bin/python --requirement tests/lowest.txt
+	$(LOWEST_VENV)/bin/uv pip install --quiet --python $(LOWEST_VENV)/bin/python --no-deps --editable .
 	touch $@
 
 minio:
@@ -211,7 +213,7 @@ constraints:
 
 # Resolve anew what `make test-lowest` installs. With it come the tools of those tests.
 lowest: $(VENV)/.installed
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check uv
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check $(UV)
 	{ sed -n '/^#/p' tests/lowest.txt; \
 	  printf '%s\n' 'pytest>=9,<9.2' 'pytest-timeout>=2.4' 'pytest-xdist>=3.8' 'hypothesis>=6.150' 'duckdb>=2,<3' \
 	    'polars>=2,<3' 'pandas>=2.2' 'moto[server]>=5.1' 'minio>=7.2,<8' 'fastavro>=1.12,<2' \
