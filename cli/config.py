@@ -138,10 +138,12 @@ def _content(file: Path, *, needed: bool) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        place = (
-            str(error).rpartition("(")[2].rstrip(")") if "(at " in str(error) else "it is not text in UTF-8"
-        )
+    except RecursionError:
+        raise click.ClickException(f"{file} is not TOML: it is nested too deeply") from None
+    except ValueError as error:
+        place = str(error).rpartition("(")[2].rstrip(")") if "(at " in str(error) else "a number is too long"
+        if isinstance(error, UnicodeDecodeError):
+            place = "it is not text in UTF-8"
         raise click.ClickException(f"{file} is not TOML: {place}") from None  # the text may hold a secret
 
 
@@ -149,6 +151,8 @@ def _problems(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong, by its place in the file."""
     for key in content.keys() - {"profile", "profiles"}:
         yield f"{key}: expected profile or profiles"
+    if not isinstance(content.get("profile", ""), str):
+        yield "profile: expected a text"
     profiles = content.get("profiles", {})
     if not isinstance(profiles, dict):
         yield "profiles: expected tables [profiles.NAME]"

@@ -17,7 +17,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-RUNTIME_EXTRAS = ("s3", "spark", "iceberg", "pictures")
+RUNTIME_EXTRAS = ("s3", "spark", "iceberg", "delta", "pictures")
 
 ALLOWED = re.compile(
     r"Apache|\bMIT\b|BSD|\bPSF\b|Python Software Foundation|\bISC\b|MPL-2\.0|Mozilla Public License 2\.0|\bHPND\b"

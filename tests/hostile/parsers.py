@@ -151,6 +151,7 @@ PARSERS: dict[str, Parser] = dict(
         _parser("iceberg-location", text.iceberg_locations, text.parse_iceberg_location, (InputError,), TEXT),
         _parser("as-of", text.times, text.parse_as_of, (InputError,), TEXT),
         _parser("command-words", text.words, text.parse_words, (text.ClickException,), TEXT),
+        _parser("profile", text.profiles, text.parse_profile, (text.ClickException,), TEXT),
         _parser("master", text.masters, text.parse_master, (InputError,), TEXT),
         # Logs of queries.
         _parser("query-log-line", logs.lines, logs.parse_line, NONE, JSON),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import tblctl
 from tblctl.as_of import version_as_of
 from tblctl.cli.arguments import params
 from tblctl.cli.commands.recluster import read_plan
+from tblctl.cli.config import read_profile
 from tblctl.errors import InputError
 from tblctl.merger.engines.spark.session import _hosts
 from tblctl.spark.options import SourceOptions
@@ -297,3 +299,18 @@ def masters() -> Sequence[bytes]:
 
 def parse_master(data: bytes) -> object:
     return _hosts(text_of(data))
+
+
+def profiles() -> Sequence[bytes]:
+    return _encoded(
+        'profile = "prod"\n[profiles.prod]\nengine = "auto"\nprice_per_gib = 0.02\n',
+        'profile = "prod"\n[profiles.prod.storage.s3]\nendpoint_url = "https://x"\nkey = { env = "KEY" }\n',
+        '[profiles.prod]\n[profiles.prod.catalogs.lake]\nuri = "https://x"\ntoken = { file = "/run/token" }\n',
+    )
+
+
+def parse_profile(data: bytes) -> object:
+    with tempfile.NamedTemporaryFile(suffix=".toml") as file:
+        file.write(data)
+        file.flush()
+        return read_profile((), {"TBLCTL_CONFIG": file.name})
