@@ -185,6 +185,27 @@ def _processor() -> str:
     return platform.machine()
 
 
+def _processor_times() -> tuple[float, float, float] | None:
+    """Return seconds since some time, of processors of the machine that worked, and of this process's; None elsewhere.
+
+    Children count once they ended.
+    """
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    user, nice, system, _, _, interrupts, soft, *_ = map(int, stat.read_text().split("\n")[0].split()[1:])
+    worked = (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic(), worked, sum(os.times()[:4])
+
+
+def _beside(begin: tuple[float, float, float] | None, end: tuple[float, float, float] | None) -> float | None:
+    """Return how many processors others kept busy between two times."""
+    if begin is None or end is None:
+        return None
+    seconds, worked, own = (after - before for before, after in zip(begin, end, strict=True))
+    return max(0.0, worked - own) / seconds
+
+
 def resident_mib(name: str, process: str = "self") -> float:
     """Return a process's memory as the kernel reports it: VmRSS is the current size, VmHWM the peak (Linux)."""
     lines = Path("/proc", process, "status").read_text().splitlines()
@@ -233,8 +254,11 @@ def main(
         f"{subject}: made by `{shlex.join(['python', '-m', f'benchmarks.{subject}', *sys.argv[1:]])}`"
     )
     report.line(machine())
+    begin = _processor_times()
     measure(report, options.pop("tiny"), **options)
     report.line()
+    if (busy := _beside(begin, _processor_times())) is not None:
+        report.line(f"other work on the machine took {busy:.1f} of its {os.cpu_count()} processors meanwhile")
     report.line(f"limits missed: {'; '.join(report.missed)}" if report.missed else "every limit met")
     if not sys.argv[1:]:
         RESULTS.mkdir(exist_ok=True)

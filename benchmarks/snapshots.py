@@ -1,8 +1,9 @@
 """Commands of the shell on a table of a million blocks and 10,000 snapshots, of which only the metadata exists.
 
 Blocks are those of `benchmarks.metadata` in the layout `scattered`. Each snapshot is one commit, which changes nothing.
-Every command is a new process, timed from its start to its end, with the peak of its resident memory. What writes is
-measured once; what reads, several times. The limits are for local disk.
+Every command is a new process, timed from its start to its end, with the peak of its resident memory. What removes is
+measured once, the rest several times. The limits are for local disk, and of processor time: other work on the machine
+makes that little longer, and nearly all of a command is work of the processor.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ RUNS = 3
 
 # Not getrusage for the memory: on Linux it includes the peak of the parent process.
 PROGRAM = """
-import atexit, pathlib, sys
+import atexit, os, pathlib, sys
 from tblctl.cli.main import run
-atexit.register(lambda: print(pathlib.Path("/proc/self/status").read_text(), file=sys.stderr, flush=True))
+def report():
+    print(pathlib.Path("/proc/self/status").read_text(), file=sys.stderr)
+    print(f"processor: {sum(os.times()[:2])}", file=sys.stderr, flush=True)
+atexit.register(report)
 run()
 """
-"""`tblctl`, which reports its memory at the end."""
+"""`tblctl`, which reports its memory and processor time at the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,27 +63,32 @@ def measure(report: Report, tiny: bool) -> None:
         report.line(
             f"{segments * size:,} blocks, {snapshots:,} snapshots, {metadata_bytes / 2**20:,.0f} MiB of metadata"
         )
-        table = str(place)
-        for case in (
-            Case(words=("append", table, str(rows)), most_seconds=2),
-            Case(words=("info", table), most_seconds=5, most_gib=2),
-            Case(words=("recluster", table, "--dry-run"), most_seconds=8, most_gib=2),
-            Case(words=("history", table, "--limit", "20"), most_seconds=2),
-            Case(words=("history", table, "--limit", str(snapshots)), most_seconds=30),
-            Case(
-                words=("gc", table, "--keep", str(kept), "--older-than", "0", "--dry-run"),
-                most_seconds=30,
-                most_gib=2,
-            ),
-            Case(
-                words=("gc", table, "--keep", str(kept), "--older-than", "0"),
-                most_seconds=120,
-                most_gib=2,
-                runs=1,
-            ),
-            Case(words=("history", table, "--limit", str(snapshots)), most_seconds=30),
-        ):
-            one(report, replace(case, runs=1) if tiny else case, place)
+        commands(report, place, rows, kept=kept, runs=1 if tiny else RUNS)
+
+
+def commands(report: Report, place: Path, rows: Path, *, kept: int, runs: int) -> None:
+    """Measure commands on the table, in turn; `rows` is a Parquet file that is appended."""
+    table = str(place)
+    for case in (
+        Case(words=("append", table, str(rows)), most_seconds=2),
+        Case(words=("info", table), most_seconds=5, most_gib=2),
+        Case(words=("recluster", table, "--dry-run"), most_seconds=8, most_gib=2),
+        Case(words=("history", table, "--limit", "20"), most_seconds=2),
+        Case(words=("history", table, "--limit", str(SNAPSHOTS)), most_seconds=30),
+        Case(
+            words=("gc", table, "--keep", str(kept), "--older-than", "0", "--dry-run"),
+            most_seconds=30,
+            most_gib=2,
+        ),
+        Case(
+            words=("gc", table, "--keep", str(kept), "--older-than", "0"),
+            most_seconds=120,
+            most_gib=2,
+            runs=1,
+        ),
+        Case(words=("history", table, "--limit", str(SNAPSHOTS)), most_seconds=30),
+    ):
+        one(report, replace(case, runs=min(case.runs, runs)), place)
 
 
 def commit(place: Path, snapshots: int) -> None:
@@ -93,7 +102,7 @@ def one(report: Report, case: Case, place: Path) -> None:
     """Measure one command."""
     shown = (word.removeprefix(f"{place.parent}/") for word in case.words)
     report.begin(f"tblctl {' '.join(shown)}")
-    seconds, peaks = [], []
+    seconds, worked, peaks = [], [], []
     for _ in range(case.runs):
         started = time.perf_counter()
         done = subprocess.run(
@@ -101,11 +110,13 @@ def one(report: Report, case: Case, place: Path) -> None:
         )
         seconds.append(time.perf_counter() - started)
         peak = re.search(r"VmHWM:\s+(\d+) kB", done.stderr)
-        if done.returncode != 0 or peak is None:
+        processor = re.search(r"processor: ([\d.]+)", done.stderr)
+        if done.returncode != 0 or peak is None or processor is None:
             raise RuntimeError(done.stderr[-2000:])
         peaks.append(int(peak.group(1)) / 2**20)
+        worked.append(float(processor.group(1)))
     report.seconds("seconds", seconds)
-    report.figure("median", statistics.median(seconds), "s", most=case.most_seconds)
+    report.figure("of processor time, median", statistics.median(worked), "s", most=case.most_seconds)
     report.figure("peak memory of the process", max(peaks), "GiB", most=case.most_gib)
 
 
