@@ -15,8 +15,8 @@ from simulation.iceberg.history import _OF_CATALOGS, _TRAITS, draw_iceberg
 from simulation.policies import drawn_policies
 from simulation.run import replay_command, run_history
 
-HISTORIES = 30
-PARTS = 3  # so that several processes share them
+HISTORIES = 50
+PARTS = 5  # so that several processes share them
 
 
 @pytest.mark.slow

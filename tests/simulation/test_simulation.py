@@ -26,7 +26,7 @@ from simulation.world import TRAITS, World
 from tblctl.tableformat.native.log.names import plan_of
 
 TESTS = Path(__file__).parents[1]
-HISTORIES = 100
+HISTORIES = 250
 PARTS = 5  # so that several processes share them
 
 APPEND = {"rows": [(1, 1, 1.5, "a", 0), (2, 9, -0.0, None, 1)]}
