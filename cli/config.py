@@ -92,7 +92,11 @@ def read_profile(words: Sequence[str], environment: Mapping[str, str]) -> Profil
     file = config_file(environment)
     content = _content(file, needed="TBLCTL_CONFIG" in environment)
     profiles = content.get("profiles", {})
-    if problems := list(_problems(content)):
+    try:
+        problems = list(_problems(content))
+    except RecursionError:
+        problems = ["it is nested too deeply"]
+    if problems:
         raise click.ClickException(f"{file}: {'; '.join(problems)}")
     name = _named(words) or environment.get("TBLCTL_PROFILE") or content.get("profile")
     if name is not None and name not in profiles:

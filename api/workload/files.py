@@ -148,6 +148,8 @@ def time_of(value: Any) -> float | None:
         return None
     try:
         number = float(value)
+    except OverflowError:
+        return None
     except (TypeError, ValueError):
         return _iso_time(value)
     for start, unit in ((_NANOS_FROM, 1e9), (_MICROS_FROM, 1e6), (_MILLIS_FROM, 1e3)):

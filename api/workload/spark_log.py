@@ -81,7 +81,7 @@ class SparkReader:
             elif kind == _UPDATES:
                 self._update(event)
             elif kind == _END:
-                yield from self._end(event.get("executionId"))
+                yield from self._end(_execution(event))
         for execution in list(self._open):
             yield from self._end(execution)
 
@@ -101,15 +101,16 @@ class SparkReader:
             self.reading.unused["a query does not read the table"] += 1
             return
         queries, figures = [query for query, _ in scans], [found for _, found in scans]
-        self._open[event.get("executionId")] = _Open(queries=queries, figures=figures)
+        self._open[_execution(event)] = _Open(queries=queries, figures=figures)
         if len(self._open) > _MOST_OPEN:
             yield from self._end(next(iter(self._open)))
 
     def _update(self, event: dict[str, Any]) -> None:
-        found, updates = self._open.get(event.get("executionId")), event.get("accumUpdates")
+        found, updates = self._open.get(_execution(event)), event.get("accumUpdates")
         if found is None or not isinstance(updates, list):
             return
-        values = {item[0]: count_of(item[1]) for item in updates if isinstance(item, list) and len(item) == 2}  # noqa: PLR2004
+        pairs = [item for item in updates if isinstance(item, list) and len(item) == 2]  # noqa: PLR2004
+        values = {id_: count_of(value) for id_, value in pairs if isinstance(id_, int)}
         for place, names in enumerate(found.figures):
             known: dict[str, Any] = {
                 name: values[id_] for name, id_ in names.items() if values.get(id_) is not None
@@ -139,7 +140,7 @@ class SparkReader:
             columns=tuple(dict.fromkeys((*columns, *sorted(kept.columns)))) if columns else (),
             source=KIND,
         )
-        metrics = {item.get("name"): item.get("accumulatorId") for item in _dicts(node.get("metrics"))}
+        metrics = {str(item.get("name")): item.get("accumulatorId") for item in _dicts(node.get("metrics"))}
         ids = {"blocks_read": metrics.get(_FILES), "bytes_read": metrics.get(_BYTES)}
         return query, {name: id_ for name, id_ in ids.items() if isinstance(id_, int)}
 
@@ -315,6 +316,12 @@ def _nodes(plan: Any) -> Iterator[dict[str, Any]]:
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _execution(event: dict[str, Any]) -> int | None:
+    """Return the number of an execution; None if the event has none."""
+    found = event.get("executionId")
+    return found if isinstance(found, int) else None
 
 
 def _plain(location: str) -> str:
