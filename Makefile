@@ -39,7 +39,7 @@ UV := uv==0.13.9
 LOWEST_TESTS := tests/tableformat/test_older_arrow.py tests/model/test_types.py tests/model/test_cluster_key.py \
   tests/metrics tests/predicate/test_sql.py tests/predicate/test_match_and_rows.py \
   tests/native/test_sorts.py tests/native/test_curve_tables.py tests/merger/test_merge.py \
-  tests/iceberg/test_pyiceberg_members.py tests/cli/test_recluster.py
+  tests/iceberg/test_pyiceberg_members.py tests/cli/test_recluster.py tests/workload/test_import.py
 ifeq ($(INSTALL),wheel)
 TEST_VENV := $(WHEEL_VENV)
 CHECK_INSTALL = $(TEST_VENV)/bin/python scripts/check_wheel.py
@@ -48,7 +48,7 @@ TEST_VENV := $(VENV)
 CHECK_INSTALL = @true
 endif
 
-.PHONY: docs first-ten-minutes demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-workload bench-merge bench-layouts wheel check-wheel test-lowest lowest minio chromium postgres constraints clean test-killed test-sim
+.PHONY: docs first-ten-minutes demo demo-iceberg test test-trino test-thorough fuzz lint format bench bench-a bench-policies bench-workload bench-merge bench-layouts wheel check-wheel test-lowest lowest-tests lowest minio chromium postgres constraints clean test-killed test-sim
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -68,7 +68,11 @@ test: $(TEST_VENV)/.installed
 	-$(MAKE) .venv-duckdb/.installed
 	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
-test-lowest: $(LOWEST_VENV)/.installed
+test-lowest:
+	@if $(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 13))'; then $(MAKE) lowest-tests; \
+	else echo "skipped: the lowest versions of numpy and pandas have no wheels for Python 3.13 and newer"; fi
+
+lowest-tests: $(LOWEST_VENV)/.installed
 	$(LOWEST_VENV)/bin/python -m pytest -n auto --dist loadgroup $(LOWEST_TESTS)
 
 test-killed: $(VENV)/.installed
@@ -214,6 +218,7 @@ constraints:
 # Resolve anew what `make test-lowest` installs. With it come the tools of those tests.
 lowest: $(VENV)/.installed
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check $(UV)
+	mkdir -p build
 	{ sed -n '/^#/p' tests/lowest.txt; \
 	  printf '%s\n' 'pytest>=9,<9.2' 'pytest-timeout>=2.4' 'pytest-xdist>=3.8' 'hypothesis>=6.150' 'duckdb>=2,<3' \
 	    'polars>=2,<3' 'pandas>=2.2' 'moto[server]>=5.1' 'minio>=7.2,<8' 'fastavro>=1.12,<2' \

@@ -16,8 +16,7 @@ from typing import Any
 from tblctl.maintain.experience import rates_of
 from tblctl.maintain.request import Request
 from tblctl.tableformat.port import TablePort, Version
-from tblctl.tableformat.workload.queries import Query
-from tblctl.workload.log import workload_for
+from tblctl.tableformat.workload.queries import Query, Workload
 from tblctl.workload.savings import RealisedSaving, realised
 
 MOST_VERSIONS = 50
@@ -71,17 +70,22 @@ def credit_of(queries: Sequence[Query], savings: Iterable[RealisedSaving], allow
     )
 
 
-def within_savings(request: Request, port: TablePort[Any] | None, version: Version) -> Request:
-    """Return the request with its seconds limited to what reclusters may take, if its policy has such an option."""
+def within_savings(
+    request: Request, port: TablePort[Any] | None, version: Version, workload: Workload
+) -> Request:
+    """Return the request with its seconds limited to what reclusters may take, if its policy has such an option.
+
+    `workload` is what the policy gets. Queries older than the versions that are looked at count for nothing, since what
+    was spent then is not known.
+    """
     allowance = getattr(request.options.policy, "allowance", None)
     if allowance is None or port is None:
         return request
-    asked = workload_for(request.policy, port, version) if request.workload is None else request.workload
-    queries = asked.queries if asked else ()
+    found = list(port.history(MOST_VERSIONS, start=version))
+    since = found[-1].timestamp_ms / 1000 if len(found) == MOST_VERSIONS else -math.inf
+    queries = [query for query in workload.queries if query.time >= since]
     first = min((query.time for query in queries), default=math.inf)
-    entries = itertools.takewhile(
-        lambda entry: entry.timestamp_ms >= first * 1000, port.history(MOST_VERSIONS, start=version)
-    )
+    entries = itertools.takewhile(lambda entry: entry.timestamp_ms >= first * 1000, found)
     version_of = partial(port.version, newest=port.newest())
     credit = credit_of(queries, realised(entries, version_of, queries, rates_of(port, version)), allowance)
     budget = request.options.budget

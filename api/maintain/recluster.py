@@ -119,13 +119,12 @@ def _step(job: ReclusterJob, state: LoopState, watch: _Watch) -> Step:
     if job.plan:
         require_own_plan(job.plan, version)
         require_given(job.port, version, job.plan)
+    job = replace(job, request=job.request.on(version))
     if job.endless and state.nothing:  # it was idle
         has_workload = job.workload is not None or wants_workload(job.request.policy)
         if version.id == state.version and not (state.failed or has_workload):
             return _idle(job, state, version.id)
         state = replace(state, failed=frozenset())
-    else:
-        job = replace(job, request=job.request.on(version))
     known = state.averages.known(version.id) if job.plan else None
     view: View | None = None
     if known is None:
@@ -179,7 +178,8 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         assert job.plan is not None
         return _given(job, job.plan, version, view), state.policy
     paced_request = paced(job.request, state.most_groups, state.most_blocks)
-    request = within_savings(_within_budget(job, state, paced_request), job.port, version)
+    workload = workload_of_request(paced_request, job.port, version, lately=job.workload)
+    request = within_savings(_within_budget(job, state, paced_request), job.port, version, workload)
     # What such a policy chooses depends on the rates: a plan of it and a run have to know the same ones.
     find = rates_of if wants_workload(request.policy) else rates_at_hand
     found = planned(
@@ -187,7 +187,7 @@ def _planned(job: ReclusterJob, state: LoopState, version: Version, view: View |
         view,
         request,
         state.failed,
-        workload=workload_of_request(request, job.port, version, lately=job.workload),
+        workload=workload,
         state=state.policy,
         rates=job.rates or find(job.port, version, job.expected_engine),
         env=job.port.env,

@@ -205,8 +205,8 @@ def make_plan(
     version, view = selectable(version, request)
     from tblctl.maintain.credit import within_savings
 
-    request = within_savings(request, port, version)
     workload = workload_of_request(request, port, version)
+    request = within_savings(request, port, version, workload)
     found = planned(version, view, request, pending=pending, workload=workload, rates=rates, env=env).plan
     warn_of_other_order(version, request, found)
     return found

@@ -140,7 +140,7 @@ def flat(condition: exp.Expr) -> Iterator[exp.Expr]:
     todo = [condition]
     while todo:
         part = todo.pop()
-        if isinstance(part, exp.Paren) and isinstance(part.this, exp.Expr):
+        if isinstance(part, exp.Paren) and not isinstance(part.this, str | None):
             todo.append(part.this)
         elif isinstance(part, exp.And):
             todo += (part.expression, part.this)

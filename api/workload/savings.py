@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tblctl.maintain.newest import GONE
 from tblctl.maintain.request import table_view
 from tblctl.maintain.view import View
 from tblctl.selector.pricing.rates import Rates
@@ -133,7 +134,7 @@ def _pair(entry: VersionEntry, version_of: VersionOf) -> tuple[TableView, TableV
     try:
         before, after = version_of(entry.parent), version_of(entry.id)
         return _view(before), _view(after)
-    except SnapshotNotFoundError:
+    except (SnapshotNotFoundError, *GONE):  # it expired, maybe while it was read
         return None
 
 

@@ -38,7 +38,10 @@ def cost_of_key(
     block_rows: float,
     partition: Ints | None = None,
 ) -> KeyCost:
-    """Return what a table costs by a key. Blocks in its order stay; the others are sorted, up to 1,024 together.
+    """Return what a table costs by a key. Blocks are sorted by it, up to 1,024 together.
+
+    Those that are in its order already are merged where that pays, as blocks of appends that overlap: otherwise the
+    present key would count with its overlaps, and every other one without.
 
     By a key of no column, which stands for one that no query asks by, nothing is rewritten. O(boxes x blocks).
     """
@@ -47,6 +50,8 @@ def cost_of_key(
         return KeyCost(reading=float(reads.sum()), rewriting=0.0)
     split = Split(blocks, asked, reads, block_rows, DEFAULT_ALPHA, 0.0, partition)
     groups = split.groups(np.flatnonzero(~in_order), key, SIZES[-1])
+    overlapping = split.groups(np.flatnonzero(in_order), key, SIZES[-1])
+    groups += [group for group in overlapping if group.before - group.after > DEFAULT_ALPHA * group.price]
     return KeyCost(
         reading=float(reads.sum()) - sum(group.before - group.after for group in groups),
         rewriting=sum(group.price for group in groups),

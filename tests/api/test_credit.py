@@ -10,6 +10,13 @@ from asked_tables import NARROW, rows_from, table_of
 import tblctl
 from tblctl import errors
 from tblctl.maintain.credit import credit_of
+from tblctl.maintain.recluster import recluster
+from tblctl.maintain.request import Request
+from tblctl.merger.engines.local import LocalEngine
+from tblctl.tableformat.environment import Environment
+from tblctl.tableformat.native.port import NativePort
+from tblctl.tableformat.native.table import NativeTable
+from tblctl.tableformat.storage import Storage
 from tblctl.workload.savings import RealisedSaving
 
 SMALL = {"alpha": 1e-3}
@@ -89,13 +96,29 @@ def test_what_a_recluster_took_is_missing_afterwards_until_queries_have_paid_it_
     assert paid.groups, "the first recluster saves so many queries seconds enough"
 
 
-def test_rounds_of_one_run_keep_to_it_together(memory_url: str) -> None:
+@pytest.mark.parametrize(("allowance", "rounds"), [(900.0, 1), (2500.0, 2), (None, 4)])
+def test_rounds_of_one_run_keep_to_it_together(memory_url: str, allowance: float | None, rounds: int) -> None:
+    """The clock stands still but for a thousand seconds at the end of each group."""
+    passed = [0.0]
+
+    def progress(_done: int, _total: int | None, unit: str) -> None:
+        passed[0] += 1000.0 * (unit == "groups")
+
     table = table_of(memory_url)
-    table.append(rows_from(5000, blocks=24))
-    outcome = table.recluster(**how(table, 0.02 / 1e6, max_blocks=8), final=True)
-    assert outcome.rounds <= 1
-    taken = sum(group.predicted.seconds for group in outcome.groups if group.predicted)
-    assert taken <= 0.02
+    table.append(rows_from(5000, blocks=16))
+    more = {} if allowance is None else {"allowance": allowance / 1e6}
+    request = Request.of(
+        policy="workload",
+        condition=lambda _schema: None,
+        options={**SMALL, **more, "max_blocks": 8, "maintain": False},
+        final=True,
+        progress=progress,
+        workload=asked(table),
+    )
+    environment = Environment(elapsed=lambda: passed[0])
+    port = NativePort(NativeTable(Storage(table.location), environment))
+    outcome = recluster(port, request, lambda _plan: LocalEngine())
+    assert (outcome.rounds, outcome.committed_groups) == (rounds, rounds)
 
 
 def test_an_allowance_below_0_is_refused(memory_url: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked_tables import NARROW, record, rows_from, table_of
+from asked_tables import NARROW, SCHEMA, record, rows_from, table_of
 from click.testing import CliRunner
 
 import tblctl
@@ -44,6 +44,21 @@ def test_blocks_that_are_in_the_order_already_cost_nothing_more(memory_url: str)
     table.recluster(policy="workload", workload=asked(NARROW))
     after = table.choose_key(workload=asked(NARROW))
     assert before.rewrite_seconds > after.rewrite_seconds == 0
+
+
+def test_a_table_that_only_has_to_be_merged_keeps_its_key(memory_url: str) -> None:
+    """Every append is in the order of `t` and spans all of it; more queries ask by `t` than by `a`."""
+    table = tblctl.create(memory_url, SCHEMA, cluster_by=["t"], options={"block_rows": 100})
+    rows = rows_from(0, blocks=16)
+    for first in range(16):
+        table.append(rows.take(list(range(first, rows.num_rows, 16))))
+    by_t = tblctl.Query(time=0.0, where="t between 300 and 340", columns=("t", "a", "s"), weight=1e6)
+    by_a = tblctl.Query(time=0.0, where=NARROW, columns=("t", "a", "s"), weight=1e6)
+    choice = table.choose_key(workload=tblctl.Workload(queries=(by_t, by_t, by_a)))
+    assert (choice.cluster_by, choice.changes) == (("t",), False)
+    choice = table.choose_key(workload=tblctl.Workload(queries=(by_t, by_a, by_a)))
+    assert choice.cluster_by == ("a",)
+    assert choice.after_seconds < choice.before_seconds
 
 
 def test_two_columns_that_are_asked_for_together_get_a_curve(memory_url: str) -> None:

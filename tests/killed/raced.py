@@ -76,7 +76,7 @@ class NativeRaced:
         Storage(folder, self.storage_options).write("rows.parquet", sink.getvalue())
         how = {"storage_options": self.storage_options}
         assert tblctl.import_parquet(folder, self.url, **how).rows_added == rows.num_rows
-        assert tblctl.import_parquet(folder, self.url, **how).files_known == 1
+        assert patiently(lambda: tblctl.import_parquet(folder, self.url, **how)).files_known == 1
         return 1
 
     def rows(self, owner: int | None) -> pa.Table:

@@ -23,7 +23,7 @@ from simulation import actors, engine
 from simulation.formats import FORMATS
 from simulation.history import History
 from simulation.run import run_history
-from tblctl import importing
+from tblctl import importing_native
 from tblctl.merger.round.group_run import GroupRun, State
 from tblctl.tableformat.errors import CommitOutcomeUnknownError, CorruptTableError
 from tblctl.tableformat.model.snapshot import Snapshot
@@ -311,8 +311,8 @@ def _claims_outlive_their_plans() -> list[Any]:
 
 
 def _lists_forgotten() -> list[Any]:
-    nothing = importing._Known()
-    return [_replaced(importing, "_known_of", lambda *_, **__: nothing), *_lists_not_compared()]
+    nothing = importing_native._Known()
+    return [_replaced(importing_native, "_known_of", lambda *_, **__: nothing), *_lists_not_compared()]
 
 
 def _lists_not_compared() -> list[Any]:
