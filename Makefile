@@ -38,7 +38,7 @@ UV := uv==0.13.9
 # What depends on how other libraries behave, in a minute. `make test` runs them on the highest versions.
 LOWEST_TESTS := tests/tableformat/test_older_arrow.py tests/model/test_types.py tests/model/test_cluster_key.py \
   tests/metrics tests/predicate/test_sql.py tests/predicate/test_match_and_rows.py \
-  tests/native/test_sorts.py tests/native/test_curve_tables.py tests/merger/test_merge.py \
+  tests/native/test_sorts.py tests/native/test_curve_tables.py tests/merger/test_merge.py tests/merger/test_cuts.py \
   tests/iceberg/test_pyiceberg_members.py tests/cli/test_recluster.py tests/workload/test_import.py
 ifeq ($(INSTALL),wheel)
 TEST_VENV := $(WHEEL_VENV)

@@ -187,7 +187,7 @@ def follow_queries(table: tblctl.Table, *, dry_run: bool) -> str | None:
         say(f"tblctl: the cluster key stays {now}: {choice.why}")
         return None
     is_native = isinstance(table, tblctl.Table)
-    would = "would be" if dry_run else "is now"
+    would = "would be" if dry_run else "is now" if is_native else "will be"
     more = f" (what follows is planned by {now})" if dry_run and is_native else ""
     if is_native and not dry_run:
         table.set_cluster_key(choice.cluster_by, why=choice.why)

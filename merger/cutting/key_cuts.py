@@ -118,7 +118,9 @@ class SplitKeys:
             if is_ordered:
                 self._row_groups[place] = reader.group_rows, reader.group_bytes
         if self.sort.kind == TREE:
-            self._leaf_rows[place] = np.bincount(keys.column(0).to_numpy(), minlength=MOST_LEAVES)
+            self._leaf_rows[place] = np.bincount(
+                keys.column(0).to_numpy().astype(np.int64), minlength=MOST_LEAVES
+            )
         with self._lock:
             fits = keys.nbytes <= self._room_bytes
             self._room_bytes -= keys.nbytes if fits else 0

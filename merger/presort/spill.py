@@ -23,6 +23,8 @@ import pyarrow as pa
 from tblctl.tableformat.errors import StorageError
 
 _PREFIX = "tblctl-merge-"
+SESSION_PREFIX = "tblctl-spark-"
+"""Of the temporary folders that sessions of Spark give their workers. They delete them, unless they are killed."""
 _LOCK = "owner"
 
 
@@ -131,7 +133,8 @@ class SpillFolder:
 
 def remove_abandoned() -> None:
     """Delete the folders whose processes were killed, as far as they are of this user and on this host."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
+    folder = Path(tempfile.gettempdir())
+    for path in (*folder.glob(f"{_PREFIX}*/{_LOCK}"), *folder.glob(f"{SESSION_PREFIX}*/{_PREFIX}*/{_LOCK}")):
         with suppress(OSError):  # its process lives, it is another user's, or just gone
             lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
             try:

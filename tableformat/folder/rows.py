@@ -167,9 +167,10 @@ class FolderRows:
             except (*ARROW_ERRORS, CorruptTableError) as error:
                 raise self._problem(name, error) from error
 
-        made = in_parallel(
-            taken, chosen, threads=cpu_threads() if self._storage.is_local else IO_THREADS // 4
-        )
+        threads = cpu_threads() if self._storage.is_local else IO_THREADS // 4
+        # Each holds the pages of a file twice, and of one row group text and keys.
+        threads = max(1, min(threads, options.memory_bytes // (4 * options.block_bytes)))
+        made = in_parallel(taken, chosen, threads=threads)
         found = {number: item for number, item in zip(chosen, made, strict=True) if item is not None}
         self.require_unchanged(list(found))
         if progress and found:

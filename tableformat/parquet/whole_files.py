@@ -5,8 +5,9 @@ stored as blocks store them (names, order, types), its column chunks follow each
 more: small files are better joined, large ones cut. Any codec does. The new footer has the table's field ids, and the
 checksum of every chunk is worked out from the bytes that are copied.
 
-What a footer says of whole numbers, moments and truth values is taken. Text, bytes, floats, decimals and lists are
-read: text must be UTF-8, NaN must be counted, and bounds of text that writers cut say nothing exact.
+What a footer says of whole numbers, moments and truth values without nulls is taken. All else is read: text must be
+UTF-8, NaN must be counted, bounds of text that writers cut say nothing exact, and writers have counted nulls wrongly,
+of fields of structs and of columns of several pages. A file that counts them wrongly is encoded.
 """
 
 from __future__ import annotations
@@ -93,7 +94,13 @@ def _fits(footer: Struct, metadata: pq.FileMetaData, layout: Layout) -> bool:
         bool(may_be_block(np.array([metadata.num_rows]), size, layout.options)[0])
         and _columns_of(footer) == _columns_of(_empty_footer(layout.schema))
         and all(_is_copyable(group) for group in groups)
+        and not any(_in_seconds(leaf.type) for leaf in layout.schema.leaves)
     )
+
+
+def _in_seconds(kind: pa.DataType) -> bool:
+    """Return whether values are whole seconds. Parquet has none: a file may have milliseconds between them."""
+    return bool((pt.is_timestamp(kind) or pt.is_time(kind)) and kind.unit == "s")
 
 
 def _is_copyable(group: pq.RowGroupMetaData) -> bool:
@@ -102,9 +109,14 @@ def _is_copyable(group: pq.RowGroupMetaData) -> bool:
         group.num_rows > 0
         and is_whole(group)
         and all(chunk.dictionary_page_offset != 0 for chunk in chunks)  # some writers mean none by 0
+        and all(chunk.compression in _CODECS for chunk in chunks)
         and all(_has_whole_bounds(chunk) for chunk in chunks)
         and all(chunk.total_uncompressed_size <= group.total_byte_size for chunk in chunks)
     )
+
+
+_CODECS = frozenset(("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4", "BROTLI"))
+"""Those that every reader of blocks has."""
 
 
 def _has_whole_bounds(chunk: pq.ColumnChunkMetaData) -> bool:
@@ -157,7 +169,9 @@ def _encoder_of(
     schema = layout.schema
     groups = range(opened.metadata.num_row_groups)
     counts = [opened.metadata.row_group(group).num_rows for group in groups]
-    stated = opened.stated_figures(groups, [leaf for leaf in schema.leaves if _is_simple(leaf.type)])
+    simple = [leaf for leaf in schema.leaves if len(leaf.path) == 1 and _is_simple(leaf.type)]
+    found = opened.stated_figures(groups, simple)
+    stated = {id_: figures for id_, figures in found.items() if not figures.null_count}
     others = [leaf for leaf in schema.leaves if leaf.id not in stated]
     keys = None if layout.sort is None else _keys(opened, groups, layout.sort, schema)
     sort = (
@@ -168,6 +182,8 @@ def _encoder_of(
     start = 0
     for group in groups:
         found = _measured(opened, group, file, others, schema)
+        if not _counts_alike(opened, group, others, found):
+            return None
         stop = start + counts[group]
         encoder.copy(
             opened, group, keys.slice(start, stop - start) if keys is not None and sort else None, found
@@ -199,6 +215,18 @@ def _measured(
             msg = f"{file.storage.url}/{file.name}: column {name!r} has broken values: {str(error)[:200]}"
             raise InvalidDataError(msg, name=file.name) from error
     return measure(rows, leaves)
+
+
+def _counts_alike(
+    opened: BlockFile, group: int, leaves: Sequence[Leaf], measured: Mapping[int, Measured]
+) -> bool:
+    """Return whether the footer counts as many nulls in a row group as there are: scans skip row groups by it."""
+    statistics = opened.statistics([group])
+    for leaf in leaves:
+        stated = statistics.column(leaf)
+        if stated is not None and int(stated.null_count[0]) not in (-1, measured[leaf.id].null_count):
+            return False
+    return True
 
 
 def _is_simple(kind: pa.DataType) -> bool:

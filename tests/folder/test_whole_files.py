@@ -14,6 +14,7 @@ from profiles import cases
 from tables import assert_sound
 
 import tblctl
+from tblctl import errors
 from tblctl.errors import CorruptTableError, InvalidDataError
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.parquet.thrift import read_struct, write_struct
@@ -50,6 +51,17 @@ def put(table, rows, name="a.parquet", **options):
 
 def made(*, cluster_by="at", **options):
     return memory_table(pa.schema(COLUMNS), cluster_by=cluster_by, options={"block_rows": 10, **options})
+
+
+def with_footer(place, change):
+    """Write a file again with its row groups' descriptions changed."""
+    data = Storage(place).read("a.parquet")
+    length = int.from_bytes(data[-8:-4], "little")
+    footer, _ = read_struct(data[-8 - length : -8])
+    for group in footer[4][1][1]:
+        change(group)
+    end = write_struct(footer)
+    Storage(place).write("a.parquet", data[: -8 - length] + end + len(end).to_bytes(4, "little") + b"PAR1")
 
 
 def codecs(table):
@@ -219,15 +231,57 @@ def test_sizes_that_a_writer_left_out_are_not_believed():
     """A row group that claims fewer bytes than a chunk of it has would be refused as a block later."""
     with made() as table:
         place = put(table, block(range(10)))
-        data = Storage(place).read("a.parquet")
-        length = int.from_bytes(data[-8:-4], "little")
-        footer, _ = read_struct(data[-8 - length : -8])
-        for group in footer[4][1][1]:
-            group[2] = group[2][0], 1
-        end = write_struct(footer)
-        Storage(place).write(
-            "a.parquet", data[: -8 - length] + end + len(end).to_bytes(4, "little") + b"PAR1"
-        )
+        with_footer(place, lambda group: group.update({2: (group[2][0], 1)}))
         tblctl.import_parquet(place, table.location)
         assert codecs(table) == ["ZSTD"]
         assert_same(table, block(range(10)))
+
+
+def test_files_whose_writer_counted_nulls_several_times_are_encoded():
+    with made(cluster_by="s") as table:
+        rows = block(range(10)).set_column(0, "at", pa.array([None, *range(9)], pa.int64()))
+        place = put(table, rows)
+
+        def change(group):
+            statistics = group[1][1][1][0][3][1][12][1]
+            if statistics[3][1]:
+                statistics[3] = statistics[3][0], 20
+
+        with_footer(place, change)
+        tblctl.import_parquet(place, table.location)
+        assert codecs(table) == ["ZSTD"]
+        assert (table.count('"at" IS NULL'), table.count('"at" = 5')) == (1, 1)
+        table.delete('"at" IS NULL')
+        assert table.count() == 9
+
+
+def test_files_that_count_no_nulls_in_structs_where_there_are_some_are_encoded():
+    columns = {**COLUMNS, "t": pa.struct({"a": pa.int64()})}
+    with memory_table(pa.schema(columns), options={"block_rows": 10}) as table:
+        values = pa.array([{"a": None}, *({"a": n} for n in range(9))], columns["t"])
+        place = put(table, block(range(10)).append_column("t", values))
+
+        def change(group):
+            statistics = group[1][1][1][4][3][1][12][1]
+            statistics[3] = statistics[3][0], 0
+
+        with_footer(place, change)
+        tblctl.import_parquet(place, table.location)
+        assert codecs(table) == ["ZSTD"]
+        assert table.count("t.a IS NULL") == 1
+        table.delete("t.a IS NOT NULL")
+        assert table.count() == 1
+
+
+def test_files_of_milliseconds_are_cast_before_they_are_whole_seconds():
+    """Least and greatest value are whole seconds, another one is not."""
+    columns = {**COLUMNS, "seen": pa.timestamp("s")}
+    with memory_table(pa.schema(columns), options={"block_rows": 10}) as table:
+        seen = pa.array([0, 1500, *[2000] * 8], pa.timestamp("ms"))
+        rows = block(range(10)).append_column("seen", seen)
+        with pytest.raises(errors.TblctlError, match="seen"):
+            tblctl.import_parquet(put(table, rows), table.location)
+        assert table.count() == 0
+        whole = rows.set_column(4, "seen", pa.array([n * 1000 for n in range(10)], pa.timestamp("ms")))
+        tblctl.import_parquet(put(table, whole), table.location)
+        assert (codecs(table), table.count()) == (["ZSTD"], 10)

@@ -23,12 +23,14 @@ import tblctl
 from tblctl.cli.main import application
 from tblctl.errors import (
     CommitOutcomeUnknownError,
+    ConflictError,
     CorruptTableError,
     InvalidDataError,
     InvalidKeyError,
     InvalidOptionError,
     InvalidSchemaError,
 )
+from tblctl.importing_iceberg import IcebergTarget
 from tblctl.tableformat.iceberg.appending import lists
 from tests.iceberg.lake import Lake, append, fields
 
@@ -240,6 +242,103 @@ def test_an_outcome_that_stays_unknown_deletes_nothing_and_the_next_import_finds
     monkeypatch.setattr(SqlCatalog, "commit_table", real)
     assert bring(lake, tmp_path / "in").files_known == 1
     assert ids(lake) == [0, 1]
+
+
+def test_a_table_that_another_import_creates_meanwhile_gets_no_file_twice(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in", "a.parquet", id=[1, 2])
+    real = IcebergTarget.create
+
+    def late(self: IcebergTarget, *words: Any) -> None:
+        monkeypatch.setattr(IcebergTarget, "create", real)
+        bring(lake, tmp_path / "in")
+        real(self, *words)
+
+    monkeypatch.setattr(IcebergTarget, "create", late)
+    with pytest.raises(ConflictError, match="was created meanwhile"):
+        bring(lake, tmp_path / "in")
+    assert (bring(lake, tmp_path / "in").files_known, ids(lake)) == (1, [1, 2])
+
+
+def test_files_that_another_import_took_while_an_answer_was_lost_are_not_taken_again(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.create("t", fields(id=LongType()), properties={"commit.retry.min-wait-ms": "1"})
+    folder = tmp_path / "in"
+    for number in range(3):
+        write(folder, f"{number}.parquet", id=[number])
+    real = SqlCatalog.commit_table
+
+    def commit(self: SqlCatalog, *words: Any) -> Any:
+        monkeypatch.setattr(SqlCatalog, "commit_table", real)
+        real(self, *words)
+        bring(lake, folder / "1.parquet")
+        raise ConnectionError("the reply is lost")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+    bring(lake, folder, commit_bytes=1)
+    assert ids(lake) == [0, 1, 2]
+    assert bring(lake, folder).files_known == 3
+
+
+def test_rows_have_the_sequence_number_of_the_attempt_that_was_committed(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equality deletes of commits that won before do not apply to them."""
+    lake.create("t", fields(id=LongType()), properties={"commit.retry.min-wait-ms": "1"})
+    write(tmp_path / "in", "a.parquet", id=[1, 2])
+    real, others = SqlCatalog.commit_table, [10, 11]
+
+    def commit(self: SqlCatalog, *words: Any) -> Any:
+        monkeypatch.setattr(SqlCatalog, "commit_table", real)
+        if others:
+            append(lake.load("t"), id=[others.pop()])
+            monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+        return real(self, *words)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+    bring(lake, tmp_path / "in")
+    assert ids(lake) == [1, 2, 10, 11]
+    found = lake.load("t").inspect.entries().to_pylist()
+    numbers = {entry["data_file"]["record_count"]: entry["sequence_number"] for entry in found}
+    assert numbers[2] == 3
+
+
+def test_lists_of_another_table_at_the_same_place_stay(lake: Lake, tmp_path: Path) -> None:
+    write(tmp_path / "in", "a.parquet", id=[1])
+    bring(lake, tmp_path / "in")
+    (mine,) = listed(lake)
+    other = mine.with_name(f"{'0' * 32}-{'1' * 32}.arrow")
+    other.write_bytes(b"")
+    os.utime(other, (1_000_000_000, 1_000_000_000))
+    write(tmp_path / "in", "b.parquet", id=[2])
+    bring(lake, tmp_path / "in")
+    assert other in listed(lake)
+
+
+def test_an_import_goes_on_when_another_one_has_folded_the_lists(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in"
+    for number in range(2):
+        write(folder, f"{number}.parquet", id=[number])
+        bring(lake, folder / f"{number}.parquet")
+    for number in (2, 3):
+        write(folder, f"{number}.parquet", id=[number])
+    real = lists.Lists.with_files
+
+    def late(self: lists.Lists, *words: Any) -> Any:
+        monkeypatch.setattr(lists.Lists, "with_files", real)
+        for path in listed(lake):
+            os.utime(path, (1_000_000_000, 1_000_000_000))
+        bring(lake, folder / "2.parquet")
+        return real(self, *words)
+
+    monkeypatch.setattr(lists.Lists, "with_files", late)
+    bring(lake, folder / "3.parquet")
+    assert ids(lake) == [0, 1, 2, 3]
+    assert bring(lake, folder).files_known == 4
 
 
 def test_the_list_survives_expiry_and_gc_and_old_ones_are_removed(lake: Lake, tmp_path: Path) -> None:

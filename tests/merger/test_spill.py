@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import cases
 
-from tblctl.merger.presort.spill import SpillFolder
+from tblctl.merger.presort.spill import SESSION_PREFIX, SpillFolder
 from tblctl.tableformat.errors import StorageError
 from tblctl.tableformat.model.schema.schema import Schema
 from tblctl.tableformat.projection import conform
@@ -144,3 +144,13 @@ def test_what_a_killed_process_spilled_goes_when_the_next_one_spills(temporary):
             assert len(list(temporary.iterdir())) == 2, "of the killed process nothing is left"
         assert kept.read(0)["n"].to_pylist() == [0, 1, 2]
     assert list(temporary.iterdir()) == []
+
+
+def test_what_workers_of_a_killed_driver_spilled_goes_too(temporary):
+    session = temporary / f"{SESSION_PREFIX}x"
+    session.mkdir()
+    subprocess.run([sys.executable, "-c", KILLED, str(session)], check=False)
+    assert len(list(session.iterdir())) == 1
+    with SpillFolder() as scratch:
+        scratch.write([numbers(0, 1)])
+    assert list(session.iterdir()) == []

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tblctl.merger.engines.spark.workers import is_connect, reason
+from tblctl.merger.presort.spill import SESSION_PREFIX
 from tblctl.tableformat.errors import EngineError, InvalidOptionError, TblctlError
 
 ANSWER_SECONDS = 30.0
@@ -117,7 +118,7 @@ def _folder_of_workers(master: str | None) -> Iterator[dict[str, str]]:
     if master is not None and not master.startswith("local"):
         yield {}
         return
-    with tempfile.TemporaryDirectory(prefix="tblctl-spark-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=SESSION_PREFIX, ignore_cleanup_errors=True) as folder:
         yield {"spark.executorEnv.TMPDIR": folder}
 
 

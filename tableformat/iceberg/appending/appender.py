@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tblctl.tableformat.environment import Environment
 from tblctl.tableformat.errors import (
     CommitOutcomeUnknownError,
+    ConflictError,
     CorruptTableError,
     InvalidOptionError,
     TblctlError,
@@ -84,7 +85,7 @@ class Appender:
             try:
                 files = self._lists(version).files()
             except CorruptTableError:  # or removed, since another import folded it
-                if self._newest().metadata.properties.get(LISTS) == version.metadata.properties.get(LISTS):
+                if _names_same_lists(self._newest(), version):
                     raise
                 continue
             _require_appendable(version)
@@ -149,18 +150,39 @@ class Appender:
         is_behind = False
         while True:
             lists = self._lists(base)
+            committed = self._attempt(lists, base, records, files, detail)
+            if committed is not None:
+                done, refs = committed
+                lists.remove_unused(refs, self._env)
+                # After a lost reply the version has the head's properties: another import may have named its list.
+                return done, is_behind or done.metadata.properties.get(LISTS) != text_of(refs)
+            head = self._newest()
+            _require_same_table(head, base)
+            base, is_behind = head, True
+            if self._took_any(base, files, besides=lists.refs):
+                return None
+
+    def _attempt(
+        self,
+        lists: Lists,
+        base: IcebergVersion,
+        records: list[DataFileRecord],
+        files: pa.Table,
+        detail: Mapping[str, Any],
+    ) -> tuple[IcebergVersion, tuple[ImportList, ...]] | None:
+        """Commit; return the version and its lists, or None if another import committed since the base."""
+        try:
             refs = lists.with_files(files, self._env)
-            text = text_of(refs)
-            drafts = AppendDrafts(base, records, text, detail, env=self._env, storages=self._storages(base))
-            try:
-                done = commit_snapshot(self._branch(), drafts, {LISTS: text})
-            except OtherImportError:
-                base, is_behind = self._newest(), True
-                if self._took_any(base, files, besides=lists.refs):
-                    return None
-                continue
-            lists.remove_unused(refs, self._env)
-            return done, is_behind
+        except CorruptTableError:  # or the other import folded a list, and removed it
+            if _names_same_lists(self._newest(), base):
+                raise
+            return None
+        text = text_of(refs)
+        drafts = AppendDrafts(base, records, text, detail, env=self._env, storages=self._storages(base))
+        try:
+            return commit_snapshot(self._branch(), drafts, {LISTS: text}), refs
+        except OtherImportError:
+            return None
 
     def _took_any(self, head: IcebergVersion, files: pa.Table, besides: tuple[ImportList, ...]) -> bool:
         listed = self._lists(head).files(besides)["path"].combine_chunks()
@@ -169,6 +191,21 @@ class Appender:
     def _lists(self, version: IcebergVersion) -> Lists:
         folder = f"{version.metadata.location.rstrip('/')}/{FOLDER}"
         return Lists(version, self._storages(version).folder(folder))
+
+
+def _names_same_lists(one: IcebergVersion, other: IcebergVersion) -> bool:
+    return one.metadata.properties.get(LISTS) == other.metadata.properties.get(LISTS)
+
+
+def _require_same_table(head: IcebergVersion, base: IcebergVersion) -> None:
+    """Refuse to go on in a table that took another one's name.
+
+    Raises:
+        ConflictError: it did.
+    """
+    if head.table_id != base.table_id:
+        msg = f"{base.location} was dropped and created again while files were imported: nothing more is committed"
+        raise ConflictError(msg)
 
 
 def _require_appendable(version: IcebergVersion) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tblctl.tableformat.errors import InvalidKeyError, InvalidOptionError, InvalidSchemaError
+from tblctl.tableformat.errors import ConflictError, InvalidKeyError, InvalidOptionError, InvalidSchemaError
 from tblctl.tableformat.iceberg.catalog import catalog_errors, open_catalog
 from tblctl.tableformat.iceberg.location import IcebergLocation
 from tblctl.tableformat.model.cluster_key import parse_key
@@ -36,9 +36,8 @@ def create_table(
 ) -> None:
     """Create a table with some columns, unpartitioned, with the cluster key as its sort order.
 
-    A table that was created meanwhile is left as it is.
-
     Raises:
+        ConflictError: there is one meanwhile. It is left as it is.
         InvalidSchemaError: columns have types that Iceberg has not; lists all.
         InvalidKeyError: the cluster key is not valid, or is a curve or a tree.
         InvalidOptionError: there is no such namespace.
@@ -60,8 +59,9 @@ def create_table(
                 f"`CREATE NAMESPACE {location.catalog}.{space}`, in PyIceberg by `pyiceberg create namespace {space}`"
             )
             raise InvalidOptionError(msg) from error
-        except exceptions.TableAlreadyExistsError:
-            return
+        except exceptions.TableAlreadyExistsError as error:
+            msg = f"{location} was created meanwhile, maybe by another import: import again, which takes what is new"
+            raise ConflictError(msg) from error
 
 
 def storable(schema: pa.Schema) -> pa.Schema:

@@ -33,7 +33,9 @@ LISTS, FOLDER = "tblctl.imports", "_tblctl-imports"
 UNUSED_SECONDS = 86_400.0
 """A list that the table does not name is removed once it is so old: until then an import may be about to commit it."""
 
-_NAME = re.compile(r"[0-9a-f]{32}\.arrow")
+_NAME = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}\.arrow")
+"""The table's UUID, and one of the list's own: at a location may be files of a table that had the name before."""
+
 _MOST_LISTS, _MOST_NUMBER = 200, 2**64 - 1
 
 
@@ -93,6 +95,7 @@ class Lists:
     def __init__(self, version: IcebergVersion, storage: Storage) -> None:
         self._location = version.location
         self._storage = storage
+        self._prefix = f"{version.metadata.table_uuid.hex}-"
         self.refs = lists_of(version.location, version.metadata.properties)
 
     def files(self, besides: Sequence[ImportList] = ()) -> pa.Table:
@@ -114,7 +117,7 @@ class Lists:
         """Write a list of further files, in which small lists of before are folded; return the lists there are then."""
         stay, folded = lists_to_fold(self.refs, files.num_rows)
         rows = pa.concat_tables([read_import_lists(self._storage, folded), files])
-        made, data = encode_import_list(rows, f"{env.new_id()}.arrow")
+        made, data = encode_import_list(rows, f"{self._prefix}{env.new_id()}.arrow")
         self._storage.write(made.path, data)
         return (*stay, made)
 
@@ -122,7 +125,8 @@ class Lists:
         """Delete old lists that the table does not name any more, as far as possible."""
         kept = {item.path for item in used}
         try:
-            found = [item for item in self._storage.list() if item.name not in kept]
+            own = [item for item in self._storage.list() if item.name.startswith(self._prefix)]
+            found = [item for item in own if item.name not in kept]
             old = [item.name for item in found if env.now() - item.modified_seconds > UNUSED_SECONDS]
             self._storage.delete(old)
         except TblctlError as error:

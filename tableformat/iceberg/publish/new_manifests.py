@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -183,7 +184,10 @@ class NewManifests:
             sequence_number,
             "deflate",
         ) as writer:
-            writer.add_manifests(list(manifests))
+            # It fills in the sequence number of new manifests, in what it gets: another attempt needs them without.
+            writer.add_manifests(
+                [deepcopy(item) if item.sequence_number == _UNASSIGNED else item for item in manifests]
+            )
         return path
 
     def write_keys(self, table: Table, rows: pa.Table) -> str:
