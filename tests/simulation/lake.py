@@ -103,7 +103,7 @@ def imports_of(world: World) -> Iterator[None]:
             return getattr(world.acting.env, name)
 
     with contextlib.ExitStack() as opened:
-        for module in ("importing", "tables"):
+        for module in ("importing", "importing_native", "tables"):
             opened.enter_context(mock.patch(f"tblctl.{module}.Storage", storage))
             opened.enter_context(mock.patch(f"tblctl.{module}.SYSTEM", System()))
         yield
