@@ -78,8 +78,9 @@ class SpillFolder:
     def __exit__(self, *exc: object) -> None:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-        if self._lock is not None:
-            os.close(self._lock)
+        lock, self._lock = self._lock, None  # a unit may end early, and once more at its end
+        if lock is not None:
+            os.close(lock)
 
     def write(self, tables: Iterable[pa.Table]) -> Pieces:
         """Write tables, each as one piece.

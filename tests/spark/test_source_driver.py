@@ -267,8 +267,8 @@ def test_a_recluster_that_fails_beside_the_driver_is_a_warning(
 ) -> None:
     table = tblctl.create(str(tmp_path / "t"), SCHEMA, cluster_by="id", options={"recluster.mode": "inline"})
     monkeypatch.setitem(sys.modules, "sortedcontainers", None)
-    for name in ("tblctl.metrics.index", "tblctl.maintain.averages", "tblctl.maintain.recluster"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("metrics.index", "maintain.averages", "maintain.loop", "maintain.recluster"):
+        monkeypatch.delitem(sys.modules, f"tblctl.{name}", raising=False)
     written(table, stream=stream, count=1)
     assert ids_of(table) == [0, 1, 2, 3]
     assert f"snapshot 2 of {table.location} is written, but not reclustered: " in caplog.text
