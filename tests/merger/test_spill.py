@@ -160,7 +160,7 @@ def test_a_folder_that_is_left_twice_closes_nothing_of_others(temporary):
     scratch = SpillFolder()
     scratch.write([numbers(0, 1)])
     scratch.__exit__(None, None, None)
-    with open(temporary / "other", "wb") as other:  # it takes the number of the descriptor that is free
+    with (temporary / "other").open("wb") as other:  # it takes the number of the descriptor that is free
         scratch.__exit__(None, None, None)
         other.write(b"whole")
     assert (temporary / "other").read_bytes() == b"whole"
