@@ -353,7 +353,7 @@ def parse_own_name(data: bytes) -> object:
 @functools.cache
 def import_properties() -> Sequence[bytes]:
     refs = [
-        ImportList(path=f"{ID}.arrow", size_bytes=600 + count, checksum=2**64 - 1, file_count=count)
+        ImportList(path=f"{ID}-{ID}.arrow", size_bytes=600 + count, checksum=2**64 - 1, file_count=count)
         for count in (1, 2)
     ]
     return [text_of_lists(refs[:count]).encode() for count in (1, 2)]
